@@ -9,7 +9,7 @@ use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, STEPS, WINDOWS, WORK, Windows, Work};
 use candlescope_core::run::keys::Key;
-use candlescope_core::run::{MANIFEST_FILE, RunManifest, env_key};
+use candlescope_core::run::{Code, MANIFEST_FILE, RunManifest, env_key};
 use candlescope_reader::Run;
 use candlescope_work::devices::Format;
 use candlescope_work::shape::ModelShape;
@@ -30,7 +30,7 @@ Examples:
   candlescope record --model-config model/config.json --work batch=1,prompt=64,dtype=bf16 --out runs/torch -- python generate.py
       with FLOPs and bytes of each token; what repeats is a token, where the program makes no ranges
   CANDLESCOPE=prometheus=9464 candlescope record --out runs/torch -- python generate.py
-      with whatever else the library was built with";
+      with what else the library was built with: that of a release has `prometheus`";
 
 /// Names the library. Without it, it is looked for beside the program and in `../lib`.
 const LIBRARY: &str = "CANDLESCOPE_INJECT_LIBRARY";
@@ -306,11 +306,18 @@ fn tell(run: &Path) {
                 _ => "",
             };
             let told = opened.manifest().map(told_apart).unwrap_or_default();
-            format!("{steps} steps{told}, {spans} intervals, {kernels} kernels{rest}{hint}")
+            let why = opened.manifest().filter(|_| kernels == 0).and_then(without_kernels).unwrap_or_default();
+            format!("{steps} steps{told}, {spans} intervals, {kernels} kernels{why}{rest}{hint}")
         }
         Err(error) => error.to_string(),
     };
     note(&format!("wrote {}: {text}; candlescope report {}", run.display(), run.display()));
+}
+
+/// Why there are no kernels, where some were asked for.
+fn without_kernels(manifest: &RunManifest) -> Option<String> {
+    let finding = manifest.verdict.findings.iter().find(|finding| finding.code == Code::NoKernels)?;
+    Some(format!(" ({})", finding.message()))
 }
 
 /// How steps were told apart, where the program's ranges do not say it.
@@ -318,13 +325,19 @@ fn told_apart(manifest: &RunManifest) -> String {
     let of = |key: Key<u64>| key.of(&manifest.environment).unwrap_or(0);
     let (ended, repeated, results) =
         (of(env_key::STEPS_BY_RESULTS), of(env_key::STEPS_BY_PATTERN), of(env_key::RESULTS_A_STEP));
+    let percent = |key: Key<f64>| key.of(&manifest.environment).map(|share| (share * 100.0).floor());
+    // Rounded down: what is said to be the same is.
+    let alike = match (percent(env_key::STEPS_ALIKE), percent(env_key::STEPS_ALIKE_LEAST)) {
+        (Some(mean), Some(least)) => format!(", {mean:.0} % of their launches alike ({least:.0} % at least)"),
+        _ => String::new(),
+    };
     match (ended, results) {
         (0, _) => String::new(),
         (_, 0) => format!(" ({ended} by the results that it fetches; nothing repeats)"),
-        (_, 1) => format!(" ({ended} by the results that it fetches; {repeated} repeat the ones before)"),
-        (_, n) => {
-            format!(" ({ended} by the results that it fetches; {repeated} repeat the ones before, {n} results each)")
-        }
+        (_, 1) => format!(" ({ended} by the results that it fetches; {repeated} repeat the ones before{alike})"),
+        (_, n) => format!(
+            " ({ended} by the results that it fetches; {repeated} repeat the ones before, {n} results each{alike})"
+        ),
     }
 }
 
@@ -379,6 +392,29 @@ mod tests {
         assert_eq!(of(Some("host=off"), "off"), "host=off,parquet=/r,report=off,sigterm");
         let held = variable(Some("cost=5%"), Path::new("/r"), "off", Some("1%"));
         assert_eq!(held, "parquet=/r,report=off,sigterm,cost=1%");
+    }
+
+    #[test]
+    fn how_steps_were_told_apart_is_said_where_no_range_says_it() {
+        let of = |facts: &[(Key<u64>, u64)], alike: &[(Key<f64>, f64)]| {
+            let mut manifest = RunManifest::default();
+            let facts = facts.iter().map(|(key, n)| (key.name().to_string(), serde_json::Value::from(*n)));
+            let alike = alike.iter().map(|(key, share)| (key.name().to_string(), serde_json::Value::from(*share)));
+            manifest.environment = facts.chain(alike).collect();
+            told_apart(&manifest)
+        };
+        assert_eq!(of(&[], &[]), "", "ranges are its steps");
+        let [ended, repeated, results] =
+            [env_key::STEPS_BY_RESULTS, env_key::STEPS_BY_PATTERN, env_key::RESULTS_A_STEP];
+        let nothing = of(&[(ended, 12), (repeated, 0)], &[]);
+        assert_eq!(nothing, " (12 by the results that it fetches; nothing repeats)");
+        let one = [(ended, 12), (repeated, 8), (results, 1)];
+        assert_eq!(of(&one, &[]), " (12 by the results that it fetches; 8 repeat the ones before)", "an older library");
+        let alike = [(env_key::STEPS_ALIKE, 0.9999), (env_key::STEPS_ALIKE_LEAST, 0.8125)];
+        let said = of(&one, &alike);
+        assert!(said.ends_with("8 repeat the ones before, 99 % of their launches alike (81 % at least))"), "{said}");
+        let said = of(&[(ended, 12), (repeated, 8), (results, 2)], &[alike[0], (env_key::STEPS_ALIKE_LEAST, 1.0)]);
+        assert!(said.contains("before, 2 results each, 99 % of their launches alike (100 % at least)"), "{said}");
     }
 
     #[test]

@@ -3,6 +3,13 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, reason = "a test")]
 mod common;
+#[path = "record/manners.rs"]
+mod manners;
+#[path = "record/many_texts.rs"]
+mod many_texts;
+#[path = "record/scripted_driver.rs"]
+mod scripted_driver;
+
 use candlescope_reader::Run;
 use common::*;
 use std::path::{Path, PathBuf};
@@ -19,32 +26,48 @@ fn library() -> PathBuf {
     library
 }
 
-/// The program in C, if there is Python, whose packages have NVTX's headers.
+/// Where the programs in C are.
+fn source(file: &str) -> String {
+    format!("{ROOT}/cli/tests/record_programs/{file}")
+}
+
+/// Where NVTX's headers are, as the compiler wants it: in Python's packages, if there is Python.
+fn headers() -> Option<String> {
+    let ask = "import sysconfig; print(sysconfig.get_paths()['purelib'] + '/nvidia/cu13/include', end='')";
+    let place = Command::new(require(&PYTHON)?).args(["-c", ask]).output().unwrap();
+    Some(format!("-I{}", text(&place.stdout)))
+}
+
+/// Has the compiler make the file of this name in a folder, from a source, by these arguments.
+fn compile(folder: &Path, made: &str, from: &str, arguments: &[&str]) {
+    let mut command = Command::new("cc");
+    command.args(["-O1", "-o"]).arg(folder.join(made)).arg(source(from)).args(arguments).args(["-ldl", "-lpthread"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// The program in C, if there are NVTX's headers.
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<(tempfile::TempDir, PathBuf)>> = OnceLock::new();
     let made = PROGRAM.get_or_init(|| {
-        let python = require(&PYTHON)?;
-        let ask = "import sysconfig; print(sysconfig.get_paths()['purelib'] + '/nvidia/cu13/include', end='')";
-        let include = text(&Command::new(python).args(["-c", ask]).output().unwrap().stdout);
+        let include = headers()?;
         let dir = tempfile::tempdir().unwrap();
+        compile(dir.path(), "program", "program.c", &[&include]);
         let program = dir.path().join("program");
-        let source = Path::new(ROOT).join("cli/tests/record_programs/program.c");
-        let output = Command::new("cc")
-            .args(["-O1", "-o"])
-            .arg(&program)
-            .arg(source)
-            .args([&format!("-I{include}"), "-ldl", "-lpthread"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
         Some((dir, program))
     });
     made.as_ref().map(|(_, program)| program.as_path())
 }
 
 fn record(out: &Path, options: &[&str], command: &[&str]) -> Output {
+    record_with(&[], out, options, command)
+}
+
+/// The same with variables.
+fn record_with(variables: &[(&str, &str)], out: &Path, options: &[&str], command: &[&str]) -> Output {
     candlescope()
         .env("CANDLESCOPE_INJECT_LIBRARY", library())
+        .envs(variables.iter().copied())
         .args(["record", "--out", out.to_str().unwrap()])
         .args(options)
         .arg("--")
@@ -53,10 +76,15 @@ fn record(out: &Path, options: &[&str], command: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The rows of an answer.
+fn rows(run: &Path, sql: &str) -> serde_json::Value {
+    json(&ok(&["query", sql, run.to_str().unwrap(), "--json", "--limit", "0"]))["rows"].clone()
+}
+
 /// Paths of all intervals, each with the number of its rows, in order.
 fn paths(run: &Path) -> Vec<(String, i64)> {
     let sql = "SELECT path, count(*) AS n FROM spans GROUP BY path ORDER BY path";
-    let rows = json(&ok(&["query", sql, run.to_str().unwrap(), "--json", "--limit", "0"]))["rows"].clone();
+    let rows = rows(run, sql);
     let row = |row: &serde_json::Value| (row["path"].as_str().unwrap().to_string(), row["n"].as_i64().unwrap());
     rows.as_array().unwrap().iter().map(row).collect()
 }
@@ -139,7 +167,6 @@ fn ranges_by_start_and_end_cross_others_and_are_steps_where_they_do_not() {
     let run = dir.path().join("run");
     let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", "starts"]);
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
-    let rows = |run: &Path, sql: &str| json(&ok(&["query", sql, run.to_str().unwrap(), "--json"]))["rows"].clone();
     // Rows of their own, which change nothing of the others'.
     let beside = "SELECT path, target, step FROM spans WHERE target LIKE '%::start_end' ORDER BY path";
     let row = |path: &str, domain: &str| serde_json::json!({"path": path, "target": format!("{domain}::start_end"), "step": null});
@@ -182,9 +209,26 @@ fn threads_have_their_own_ranges_and_forked_children_leave_the_run_alone() {
     let run = dir.path().join("threads");
     assert_eq!(record(&run, &[], &[program.to_str().unwrap(), "nvtx", "threads"]).status.code(), Some(5));
     assert_eq!(paths(&run), of_tokens(7, 5), "three tokens here, one on each of four threads");
-    let run = dir.path().join("fork");
-    assert_eq!(record(&run, &[], &[program.to_str().unwrap(), "nvtx", "fork"]).status.code(), Some(5));
-    assert_eq!(paths(&run), of_tokens(3, 1), "and not the two of the child");
+    for options in [&[][..], &["--follow-forks"]] {
+        let run = dir.path().join(format!("fork-{}", options.len()));
+        assert_eq!(record(&run, options, &[program.to_str().unwrap(), "nvtx", "fork"]).status.code(), Some(5));
+        assert_eq!(paths(&run), of_tokens(3, 1), "and not the two of the child: {options:?}");
+    }
+}
+
+#[test]
+fn processes_that_were_forked_before_anything_was_loaded_are_followed() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (options, runs) in [(vec![], 1), (vec!["--follow-forks"], 2)] {
+        let run = dir.path().join(format!("{runs}"));
+        let output = record(&run, &options, &[program.to_str().unwrap(), "nvtx", "forked"]);
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        let written = text(&output.stderr).lines().filter(|line| line.starts_with("wrote ")).count();
+        assert_eq!(written, runs, "{}", text(&output.stderr));
+        let runs = i64::try_from(runs).unwrap();
+        assert_eq!(paths(&run), of_tokens(3 * runs, runs));
+    }
 }
 
 #[test]
@@ -291,7 +335,7 @@ fn ranges_of_python_are_intervals() {
     let output = record(&run, &[], &[python.to_str().unwrap(), script.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(6), "by _exit: {}", text(&output.stderr));
     let sql = "SELECT operator, count(*) AS n FROM spans GROUP BY operator ORDER BY operator";
-    let rows = json(&ok(&["query", sql, run.to_str().unwrap(), "--json", "--limit", "0"]))["rows"].clone();
+    let rows = rows(&run, sql);
     let found: Vec<String> =
         rows.as_array().unwrap().iter().map(|row| format!("{} {}", row["operator"], row["n"])).collect();
     println!("{found:?}");
@@ -302,6 +346,17 @@ fn ranges_of_python_are_intervals() {
     assert_eq!((count("decode%"), count("layer 1"), count("linear"), count("request")), (6, 6, 12, 1), "{found:?}");
     let opened = Run::open(&run).unwrap();
     assert!(opened.manifest().is_some_and(|manifest| manifest.complete && manifest.loss.lost() == 0));
+}
+
+#[test]
+fn workers_of_a_fork_server_are_followed() {
+    let Some(python) = require(&PYTHON) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let output = record(&run, &["--follow-forks"], &[python.to_str().unwrap(), &source("fork_server.py")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let written = text(&output.stderr).lines().filter(|line| line.starts_with("wrote ")).count();
+    assert_eq!((written, paths(&run)), (2, vec![("decode".to_string(), 3 + 4)]), "{}", text(&output.stderr));
 }
 
 /// A Python that writes for `perf` what it makes at run time, as those from 3.12 on do: `CANDLESCOPE_PERF_PYTHON`, or one that is found.

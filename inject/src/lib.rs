@@ -7,16 +7,19 @@
 //! | `sys` | what the driver and NVTX call, and the end of the process |
 //! | `recording` | the session of this process: who gets it, when it starts and ends |
 //! | `ranges` | NVTX ranges of a thread, as intervals |
+//! | `registered` | texts that a program has made known for them |
 //! | `start_end` | those that began by a start and are open: they may end on another thread |
 //! | `program`, `patterns` | steps of work outside of ranges; those that repeat |
 //! | `model` | what steps do, where the user says which language model it is |
 //! | `windows` | windows of kernels by time |
+//! | `lacking` | what is said of options that the library was built without |
 //! | `names`, `open` | what a range is called, and what it means; how many are open |
 //!
 //! The program is somebody else's: nothing unwinds into it, its output streams are left alone but for one line where what was
 //! asked for is not understood, and a run that cannot be written ends the recording, not the program.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod lacking;
 mod model;
 mod names;
 mod open;
@@ -24,6 +27,7 @@ mod patterns;
 mod program;
 mod ranges;
 mod recording;
+mod registered;
 mod start_end;
 #[cfg(unix)]
 mod sys;

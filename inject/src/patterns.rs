@@ -45,11 +45,16 @@ impl Stretch {
         self.bins[bin % BINS] = self.bins[bin % BINS].saturating_add(1);
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    /// Launches that both have ÷ launches that either has: 1 for the same ones, 0 where either has none.
+    fn likeness(&self, other: &Self) -> f64 {
         let pairs = || self.bins.iter().zip(&other.bins);
         let both: u32 = pairs().map(|(a, b)| u32::from(*a.min(b))).sum();
         let either: u32 = pairs().map(|(a, b)| u32::from(*a.max(b))).sum();
-        both > 0 && f64::from(both) >= ALIKE * f64::from(either)
+        if both == 0 { 0.0 } else { f64::from(both) / f64::from(either) }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.likeness(other) >= ALIKE
     }
 
     fn add(&mut self, other: &Self) {
@@ -105,6 +110,12 @@ impl Pattern {
         self.length == other.length && pairs.all(|(a, b)| a.is_like(b))
     }
 
+    /// That of the stretch that is least like its other: [`Stretch::likeness`].
+    fn likeness(&self, stretches: &[Stretch]) -> f64 {
+        let each = self.stretches[..self.length].iter().zip(stretches).map(|(a, b)| a.likeness(b));
+        each.fold(1.0, f64::min)
+    }
+
     fn size(&self) -> u32 {
         self.stretches[..self.length].iter().map(Stretch::size).fold(0, u32::saturating_add)
     }
@@ -142,6 +153,8 @@ pub(crate) struct Patterns {
     all: Stretch,
     /// What goes on was not followed from its beginning: nothing is to be said of it.
     is_part: bool,
+    /// How like the latest repetition was to the one before.
+    likeness: f64,
     /// Launches of a repetition at least.
     least: u32,
 }
@@ -159,6 +172,7 @@ impl Patterns {
             like: u32::MAX,
             all: Stretch::NOTHING,
             is_part: false,
+            likeness: 0.0,
             least: 0,
         }
     }
@@ -183,6 +197,12 @@ impl Patterns {
     pub(crate) fn length(&self, number: usize) -> usize {
         let known = &self.known[..self.patterns];
         known.iter().find(|pattern| pattern.number == number).map_or(0, |pattern| pattern.length)
+    }
+
+    /// How like the latest repetition was to the one before it, or to that by which its pattern became known: of its stretches, that of the
+    /// least like one, 0.8 to 1. 0 before the first.
+    pub(crate) fn likeness(&self) -> f64 {
+        self.likeness
     }
 
     /// What goes on is given up, without a result, and what comes next may have begun before: until the next result nothing is like
@@ -221,6 +241,7 @@ impl Patterns {
             let whole = whole?;
             // What changes slowly, as with a context that grows, stays like the one before.
             let length = at + 1;
+            self.likeness = self.known[whole].likeness(&self.seen[KEPT - length..]);
             self.known[whole].stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
             self.begins();
             return Some(StepKind::Repeated(self.known[whole].number));
@@ -311,14 +332,33 @@ mod tests {
     fn what_changes_slowly_is_alike_and_another_program_is_not() {
         // One of twenty kernels is another one in each step, in the end all are.
         let growing: Vec<Vec<u64>> = (0..40).map(|step| (step..step + 20).collect()).collect();
-        let (found, _) = steps(&growing.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let (found, patterns) = steps(&growing.iter().map(Vec::as_slice).collect::<Vec<_>>());
         assert!(found[3..].iter().all(|was| *was == Repeated(0)), "{found:?}");
+        // 19 launches that both have, of 21.
+        assert!((patterns.likeness() - 19.0 / 21.0).abs() < 1e-9, "{}", patterns.likeness());
         // What else repeats is a pattern of its own, and the first one stays known.
         let (found, patterns) = steps(&[&[TOKEN; 4][..], &[SAMPLED; 4], &[TOKEN, SAMPLED]].concat());
         assert_eq!(found[3..], [Repeated(0), Other, Other, Other, Repeated(1), Repeated(0), Repeated(1)]);
         assert!(patterns.is_known());
         let (found, patterns) = steps(&[&[1], &[2], &[3], &[4], &[5], &[6]]);
         assert!(found.iter().all(|was| *was == Other) && !patterns.is_known());
+    }
+
+    #[test]
+    fn a_repetition_says_how_like_it_is_to_the_one_before() {
+        let (_, mut patterns) = steps(&[TOKEN; 3]);
+        assert_eq!((patterns.is_known(), patterns.likeness()), (true, 0.0), "nothing has repeated it so far");
+        launched(&mut patterns, TOKEN);
+        assert_eq!(patterns.likeness(), 1.0);
+        // Of two results the one that is less like counts, and nothing that is no repetition.
+        let halves = |last: &'static [u64]| [&[TOKEN, SAMPLED].repeat(4)[..], &[TOKEN, last]].concat();
+        let (found, mut patterns) = steps(&halves(&[7, 8, 7, 8]));
+        assert_eq!((found.last(), patterns.likeness()), (Some(&Other), 1.0), "two of four are another step");
+        launched(&mut patterns, PROMPT);
+        assert_eq!(patterns.likeness(), 1.0);
+        let shorter: &[u64] = &[1, 2, 3, 4, 5];
+        let (found, patterns) = steps(&[&[TOKEN; 4][..], &[shorter]].concat());
+        assert_eq!((found.last(), patterns.likeness()), (Some(&Repeated(0)), 5.0 / 6.0));
     }
 
     #[test]

@@ -114,6 +114,21 @@ pub(crate) struct StepTotals {
     pub(crate) ended: u64,
     /// Results that a repetition fetches at most.
     pub(crate) results: u64,
+    /// Millionths by which repetitions differ from those before: the sum, and the most of one.
+    pub(crate) differ_sum: u64,
+    pub(crate) differ_most: u64,
+}
+
+/// The whole, in [`StepTotals::differ_sum`].
+const WHOLE: f64 = 1e6;
+
+impl StepTotals {
+    /// How like repetitions were to those before, in the mean and at least: launches that both have ÷ launches that either has. `None`
+    /// without any.
+    pub(crate) fn alike(&self) -> Option<(f64, f64)> {
+        let mean = self.differ_sum as f64 / self.repeated as f64;
+        (self.repeated > 0).then(|| (1.0 - mean / WHOLE, 1.0 - self.differ_most as f64 / WHOLE))
+    }
 }
 
 /// A call that puts work on a device.
@@ -165,7 +180,7 @@ pub(crate) struct OwnSteps {
     is_cold: AtomicBool,
     /// Seconds.
     time: AtomicU64,
-    counts: [AtomicU64; 3],
+    counts: [AtomicU64; 5],
 }
 
 impl OwnSteps {
@@ -207,8 +222,9 @@ impl OwnSteps {
 
     /// What is known of them.
     pub(crate) fn known(&self) -> StepTotals {
-        let [repeated, ended, results] = [0, 1, 2].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
-        StepTotals { repeated, ended, results }
+        let [repeated, ended, results, differ_sum, differ_most] =
+            [0, 1, 2, 3, 4].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
+        StepTotals { repeated, ended, results, differ_sum, differ_most }
     }
 
     /// The program as a step, on this thread, until it makes a range here.
@@ -262,8 +278,12 @@ impl OwnSteps {
         self.counts[1].fetch_add(1, Ordering::Relaxed);
         if let StepKind::Repeated(pattern) = was {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
-            let results = with_patterns(|patterns| patterns.length(pattern)).unwrap_or(0);
+            let of = |patterns: &mut Patterns| (patterns.length(pattern), patterns.likeness());
+            let (results, likeness) = with_patterns(of).unwrap_or((0, 1.0));
+            let differs = ((1.0 - likeness) * WHOLE).round() as u64;
             self.counts[2].fetch_max(results as u64, Ordering::Relaxed);
+            self.counts[3].fetch_add(differs, Ordering::Relaxed);
+            self.counts[4].fetch_max(differs, Ordering::Relaxed);
         }
     }
 

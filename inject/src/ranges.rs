@@ -6,12 +6,12 @@ use crate::names::cleaned;
 use crate::open;
 use crate::program::end_with_this_thread;
 use crate::recording::{Recording, started, window};
+use crate::registered::Registered;
 use crate::start_end::{Ended, Kept};
 use candlescope_core::{Annotation, Phase, RangeName, RangeTime};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cell::RefCell;
 use std::hash::Hasher as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a thread knows.
@@ -104,20 +104,6 @@ pub(crate) enum Called<'a> {
     Known(&'a Registered),
 }
 
-/// A text that a program has made known, for ranges that are called so.
-pub(crate) struct Registered {
-    name: RangeName,
-    domain: u32,
-    /// The same of ranges that stand beside intervals.
-    beside: OnceLock<RangeName>,
-}
-
-impl Registered {
-    pub(crate) fn new(recording: &Recording, domain: u32, text: &str) -> Self {
-        Self { name: recording.name(domain, text), domain, beside: OnceLock::new() }
-    }
-}
-
 impl Thread {
     fn name(&mut self, recording: &Recording, domain: u32, called: Called<'_>) -> RangeName {
         match called {
@@ -131,7 +117,7 @@ impl Thread {
     fn beside(&mut self, recording: &Recording, domain: u32, called: Called<'_>, name: RangeName) -> RangeName {
         match called {
             Called::Text(text) => self.kept_name(domain | BESIDE, cleaned(text), |_| recording.beside(domain, name)),
-            Called::Known(text) => *text.beside.get_or_init(|| recording.beside(text.domain, name)),
+            Called::Known(text) => text.beside(|domain| recording.beside(domain, name)),
         }
     }
 
@@ -429,8 +415,8 @@ mod tests {
             push(recording, "block");
             let copy = start(recording, 0, "copy, seq = 7");
             push(recording, "linear");
-            let name = Registered::new(recording, nccl, "ncclSend");
-            let send = with_thread(|thread| thread.start(recording, nccl, Called::Known(&name))).expect("a number");
+            let name = recording.registered(nccl, "ncclSend");
+            let send = with_thread(|thread| thread.start(recording, nccl, Called::Known(name))).expect("a number");
             end_in(recording, copy);
             pop(recording);
             end_in(recording, send);

@@ -1,8 +1,10 @@
 //! The session of this process: who gets it, when it starts, how it ends.
 
+use crate::lacking;
 use crate::model::Model;
 use crate::names::{Meanings, cleaned, is_library};
 use crate::program::{Call, OwnSteps, Recorded, StepTotals};
+use crate::registered::{Registered, RegisteredTexts};
 use crate::start_end::StartEnd;
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
@@ -32,6 +34,7 @@ pub(crate) struct Recording {
     pub(crate) own: OwnSteps,
     scope: Mutex<Option<Scope>>,
     names: Mutex<(Meanings, KnownNames)>,
+    registered: RegisteredTexts,
     /// Texts of domains; the first one is for ranges without a domain.
     domains: Mutex<Vec<Domain>>,
     /// Ranges that began by a start and are open.
@@ -39,7 +42,7 @@ pub(crate) struct Recording {
     /// Those that began while too many were.
     unrecorded: AtomicU64,
     /// What the run says of both and of its steps.
-    told: Mutex<(u64, u64, StepTotals)>,
+    told: Mutex<(u64, u64, StepTotals, u64)>,
     process: u32,
 }
 
@@ -77,6 +80,18 @@ pub(crate) fn is_forked() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// A call of ours panicked, and what it did was given up.
+pub(crate) fn panicked() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often that happened.
+pub(crate) fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
 fn start() -> Option<Recording> {
     let steps = match std::env::var(STEPS).ok().map(|text| Regex::new(&text)).transpose() {
         Ok(steps) => steps,
@@ -106,7 +121,7 @@ fn start() -> Option<Recording> {
     let started = config.and_then(|mut config| {
         // Marks need a stream of the program's.
         config.gpu = Some(GpuTier::Off);
-        let builder = config.into_builder().map_err(|error| error.to_string())?;
+        let builder = config.into_builder().map_err(|error| lacking::why(&error))?;
         builder.report_at_end(false).layer().map_err(|error| error.to_string())
     });
     let scope = match started {
@@ -239,6 +254,14 @@ pub(crate) fn records_kernels() -> bool {
     EnvConfig::parse(&text).is_ok_and(|config| config.cupti.is_some())
 }
 
+/// Whether they are to be recorded from the first step on.
+#[cfg(feature = "gpu")]
+pub(crate) fn from_the_start() -> bool {
+    let text = std::env::var(candlescope::env::VARIABLE).unwrap_or_default();
+    let kernels = EnvConfig::parse(&text).ok().and_then(|config| config.cupti);
+    matches!(kernels, Some(KernelWindows::Scheduled(schedule)) if schedule.begins_at_once())
+}
+
 /// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
 pub(crate) fn claimed() -> bool {
     static CLAIMED: OnceLock<bool> = OnceLock::new();
@@ -282,6 +305,7 @@ impl Recording {
             ranges,
             scope: Mutex::new(Some(scope)),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
+            registered: RegisteredTexts::default(),
             domains: Mutex::new(vec![Domain { name: NO_DOMAIN.into(), is_library: false }]),
             start_end: StartEnd::new(),
             unrecorded: AtomicU64::new(0),
@@ -325,6 +349,12 @@ impl Recording {
         name
     }
 
+    /// What a program gets for a text that it makes known: the same again for what has the same name. Takes locks.
+    #[cold]
+    pub(crate) fn registered(&self, domain: u32, text: &str) -> &'static Registered {
+        self.registered.get(domain, self.name(domain, text))
+    }
+
     /// The name of ranges that are called `name` and stand beside intervals: by their target they are known. Takes locks.
     #[cold]
     pub(crate) fn beside(&self, domain: u32, name: RangeName) -> RangeName {
@@ -365,15 +395,18 @@ impl Recording {
 
     /// What the run says of its ranges and steps beside its tables.
     fn tell(&self) {
-        let now = (self.unrecorded.load(Ordering::Relaxed), self.start_end.open(), self.own.known());
+        let now = (self.unrecorded.load(Ordering::Relaxed), self.start_end.open(), self.own.known(), panics());
         let mut told = lock(&self.told);
         if *told == now {
             return;
         }
-        let (_, was_open, _) = std::mem::replace(&mut *told, now);
-        let (unrecorded, open, known) = now;
+        let (_, was_open, ..) = std::mem::replace(&mut *told, now);
+        let (unrecorded, open, known, panics) = now;
         let scope = lock(&self.scope);
         let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
+        if panics > 0 {
+            handle.set_environment(env_key::RECORDER_PANICS.name(), panics);
+        }
         if unrecorded > 0 {
             handle.set_environment(env_key::RANGES_UNRECORDED.name(), unrecorded);
         }
@@ -386,6 +419,10 @@ impl Recording {
         }
         if known.results > 0 {
             handle.set_environment(env_key::RESULTS_A_STEP.name(), known.results);
+        }
+        if let Some((mean, least)) = known.alike() {
+            handle.set_environment(env_key::STEPS_ALIKE.name(), mean);
+            handle.set_environment(env_key::STEPS_ALIKE_LEAST.name(), least);
         }
     }
 

@@ -54,4 +54,10 @@ impl Schedule {
             _ => StepAction::Record,
         }
     }
+
+    /// Whether the very first step is one of those that are chosen, so that whatever records them has to be on before it.
+    #[doc(hidden)]
+    pub fn begins_at_once(&self) -> bool {
+        self.skip_first == 0 && self.wait == 0 && self.active > 0
+    }
 }

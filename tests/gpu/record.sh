@@ -2,6 +2,7 @@
 # `candlescope record` on PyTorch as it is: every mode of record_torch.py recorded, kernels beside PyTorch's own profiler, what recording
 # costs beside nothing, Kineto and Nsight Systems, and what of it is paid for what; programs that crash, that fork, that have no CUDA, and
 # in C, of CUDA 12, and two below MPS; many starts. All of it takes longer than half an hour: PARTS has some of it done.
+# What is not as it should be is a line with WRONG, and all of these are said again at the end; the status is 1 then.
 # Usage: tests/gpu/record.sh
 #   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
@@ -12,6 +13,7 @@
 #   PARTS                      which of: ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
 # starts:   STARTS of each program in C (40), THREADS that make contexts (1 2 8 32), TORCH_STARTS of each in PyTorch (10); GDB, a debugger
+# beside:   the run `ranges` of ways, made before or with it
 # nvtx:     NVTX_ROUNDS of a process by itself and recorded (3), NVTX_TOKENS of each (450)
 # launches: LAUNCH_ROUNDS (5), BLOCKS of launches in each process (40), WAYS of recording (below)
 # place:    PLACE_TOKENS in one process (800)
@@ -35,20 +37,38 @@ limited=(timeout -k 5 "${LIMIT:-180}")
 mkdir -p "$out"
 # shellcheck source=tests/gpu/kept.sh
 . "$here/kept.sh"
+# What is not as it should be; also in subshells and pipes, so that it is kept in a file.
+rm -f "$out/wrong.txt"
+wrong() { echo "  WRONG $*" | tee -a "$out/wrong.txt"; }
+is_status() { # NAME STATUS EXPECTED
+  echo "status $2"
+  [ "$2" = "$3" ] || wrong "$1: status $2, not $3"
+}
 torch() { "${limited[@]}" python3 -W ignore "$here/record_torch.py" "$@"; }
-recorded() { # NAME OPTIONS… -- MODE…
+recorded() { # NAME OPTIONS… -- MODE…; STATUS: of the program (0)
   local name=$1 options=()
   shift
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
+  rm -rf "$out/$name" "$out/$name.recording"
   "${limited[@]}" "$cs" record --out "$out/$name" "${options[@]}" -- python3 -W ignore "$here/record_torch.py" "$@" 2>&1
-  echo "status $?"
+  is_status "$name" $? "${STATUS:-0}"
 }
 ask() { "$cs" query "$1" "$out/$2"; }
 row() { "$cs" query "$1" "$out/$2" --format csv 2>/dev/null | tail -n +2; } # SQL RUN: without a header
 value() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; } # KEY: of RESULT
 program() { # the program in C, built once
-  [ -x "$out/record_program" ] || "$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda -ldl
+  [ -x "$out/record_program" ] || "$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda -ldl || { wrong "the program in C does not build"; return 1; }
+}
+number() { # NAME LEAST SQL RUN: the figure that this asks for is a number, and at least so much
+  local figure
+  figure=$(row "$3" "$4")
+  awk -v figure="${figure:-none}" -v least="$2" 'BEGIN { exit !(figure ~ /^[0-9.e+]+$/ && figure + 0 >= least + 0) }' || wrong "$4: $1: ${figure:-none}, not $2 or more"
+}
+of_tokens() { # RUN TOKENS: of so many tokens kernels were recorded, each with its interval, and most are told apart as such
+  number "kernels" $(($2 * 300)) "SELECT count(*) FROM kernels" "$1"
+  number "kernels with an interval, as a share" 1 "SELECT avg(CASE WHEN path IS NULL THEN 0.0 ELSE 1.0 END) FROM kernels" "$1"
+  number "steps that are tokens" $(($2 * 4 / 5)) "SELECT count(*) FROM steps WHERE phase = 'decode'" "$1"
 }
 
 part() { [[ " ${PARTS:-ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs} " == *" $1 "* ]]; }
@@ -66,39 +86,40 @@ for mode in $(part ways && echo "${MODES:-eager ranges started emit compile grap
   recorded "$mode" $(told smollm2) -- "$mode" --tokens 50
   ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode"
   ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
+  of_tokens "$mode" "$([ "$mode" = threads ] && echo 200 || echo 50)"
 done
 if part ways; then
 echo "[8b]"
 # shellcheck disable=SC2046
 recorded ranges-8b $(told 8b) -- ranges --shape 8b --tokens 30
 ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
+of_tokens ranges-8b 30
 fi
 if part ends; then
 echo "-- a forked worker that ends by _exit; no CUDA; a crash"
-recorded fork --follow-forks -- fork --tokens 20
-recorded none -- none
+STATUS=4 recorded fork --follow-forks -- fork --tokens 20
+number "kernels" 6000 "SELECT count(*) FROM kernels" fork
+recorded forkserver --follow-forks -- forkserver --tokens 20
+number "kernels" 6000 "SELECT count(*) FROM kernels" forkserver
+STATUS=5 recorded none -- none
+[ ! -e "$out/none" ] || wrong "none: there is a run of nothing"
 "${limited[@]}" "$cs" record --out "$out/crash" -- python3 -W ignore -c 'import os, torch; torch.ones(1000, 1000, device="cuda").sum().item(); os.abort()' 2>&1 | tail -2
+is_status crash "${PIPESTATUS[0]}" 134
 "${limited[@]}" "$cs" record --out "$out/killed" -- python3 -W ignore -c '
 import os, time, torch
 began = time.time()
 while time.time() < began + 5: torch.ones(1000, 1000, device="cuda").sum().item()
 os.kill(os.getpid(), 9)' 2>&1 | tail -2
+is_status killed "${PIPESTATUS[0]}" 137
+number "kernels before it was killed" 1 "SELECT count(*) FROM kernels" killed
 fi
 if part windows; then
 echo "-- kernels of 5 steps every 2 s, no ranges"
 recorded windows --cupti 5/2s -- eager --tokens 300
 ask "SELECT s.path, count(*) AS steps, count(k.step) AS with_kernels, CAST(median(k.n) AS BIGINT) AS kernels FROM spans s LEFT JOIN (SELECT step, count(*) AS n FROM kernels GROUP BY step) k ON k.step = s.step WHERE s.parent_seq IS NULL GROUP BY s.path ORDER BY s.path" windows
+number "steps with kernels" 5 "SELECT count(DISTINCT step) FROM kernels" windows
 fi
-if part c && program; then
-echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
-"${limited[@]}" "$cs" record --out "$out/c" -- "$out/record_program" 100 2>&1; echo "status $?"
-ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
-ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
-began=$(date +%s%N)
-"${limited[@]}" "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1; echo "status $? after $((($(date +%s%N) - began) / 1000000)) ms"
-fi
-
-counted() { # RUN KERNELS: whether all that the program launched is there, with an interval, and by which CUPTI
+counted() { # RUN KERNELS: whether all that the program launched is there but for one in a hundred, with an interval, and by which CUPTI
   local kernels without
   IFS=, read -r kernels without < <(row "SELECT count(*), sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) FROM kernels WHERE kind = 'kernel'" "$1")
   echo "  $1: ${kernels:-0} of $2 kernels, ${without:-0} without an interval; $(python3 - "$out/$1/run.json" <<'P'
@@ -111,7 +132,25 @@ except Exception as error:
     print("no run:", error)
 P
 )"
+  [ "${kernels:-0}" -le "$2" ] && [ "${kernels:-0}" -ge $(($2 - $2 / 100)) ] && [ "${without:-0}" = 0 ] ||
+    wrong "$1: ${kernels:-0} of $2 kernels, ${without:-0} without an interval"
 }
+if part c && program; then
+echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
+"${limited[@]}" "$cs" record --out "$out/c" -- "$out/record_program" 100 2>&1
+is_status c $? 0
+ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
+ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
+counted c 300
+number "steps that repeat" 90 "SELECT count(*) FROM spans WHERE path LIKE 'repeated%'" c
+began=$(date +%s%N)
+"${limited[@]}" "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1
+status=$? took=$((($(date +%s%N) - began) / 1000000))
+echo "status $status after $took ms"
+# Nothing to record is said by 1.
+[ $status -le 1 ] && [ $took -lt 15000 ] || wrong "init: status $status after $took ms"
+fi
+
 cuda12() {
   local cudart cupti dirs compiler place places steps=200
   [ -n "${CUDA12:-}" ] || { echo "  SKIPPED: CUDA12 names no folder with libcudart.so.12 and libcupti.so.12"; return; }
@@ -125,7 +164,7 @@ cuda12() {
   compiler=${CC:-$(command -v cc || echo gcc)}
   "$compiler" -O1 -o "$out/record_program_12" "$here/record_program_12.c" -L"$(dirname "$cudart")" -l:libcudart.so.12 &&
     "$compiler" -O1 -o "$out/record_program_12_cupti" "$here/record_program_12.c" -L"$(dirname "$cudart")" -L"$(dirname "$cupti")" -l:libcudart.so.12 \
-      -Wl,--no-as-needed -l:libcupti.so.12 || { echo "  WRONG the programs of CUDA 12 do not build"; return; }
+      -Wl,--no-as-needed -l:libcupti.so.12 || { wrong "the programs of CUDA 12 do not build"; return; }
   LD_LIBRARY_PATH=$dirs "${limited[@]}" "$out/record_program_12" $steps 2>&1 | sed 's/^/  by itself: /'
   [ "${PIPESTATUS[0]}" = 0 ] || { echo "  SKIPPED: a program of CUDA 12 does not run on this machine"; return; }
   rm -rf "$out"/cuda12-*
@@ -168,7 +207,7 @@ mps() {
   rm -rf "$out"/mps-*
   pids=()
   for n in 1 2; do "${limited[@]}" "$cs" record --out "$out/mps-$n" -- "$out/record_program" 5000 >"$out/mps-$n.txt" 2>&1 & pids+=($!); done
-  for n in 1 2; do wait "${pids[n - 1]}"; echo "  program $n: status $?: $(tr '\n' ' ' <"$out/mps-$n.txt")"; done
+  for n in 1 2; do wait "${pids[n - 1]}"; is_status "mps-$n" $? 0; sed 's/^/  /' "$out/mps-$n.txt"; done
   for n in 1 2; do counted mps-$n 15000; done
   echo "  servers: $(echo get_server_list | timeout 10 "$control" | tr '\n' ' '); clients that came to them: $(grep -ci 'new client' "$mps_folder/log/control.log")"
   grep -iE 'new client|error|fail' "$mps_folder"/log/*.log | tail -n 8 | sed 's/^/    | /'
@@ -196,7 +235,8 @@ if part vllm; then
     mkdir -p "$out/vllm-model"
     cp "$out/smollm2.json" "$out/vllm-model/config.json"
     "${limited[@]}" "$cs" record --follow-forks --model-config "$out/smollm2.json" --work batch=4,prompt=64,dtype=bf16 --out "$out/vllm" -- python3 -W ignore "$here/record_vllm.py" "$out/vllm-model" 2>&1 | tail -n 15
-    echo "status ${PIPESTATUS[0]}"
+    is_status vllm "${PIPESTATUS[0]}" 0
+    number "kernels" 1 "SELECT count(*) FROM kernels" vllm
     for run in "$out"/vllm/run.json "$out"/vllm/*/run.json; do
       [ -f "$run" ] || continue
       ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$(realpath --relative-to="$out" "$(dirname "$run")")"
@@ -222,33 +262,63 @@ kernels_of_starts torch-process "some 200"
 started torch-threads "${TORCH_STARTS:-10}" 120 python3 -W ignore "$here/record_starts.py" threads 8
 kernels_of_starts torch-threads "some 1600"
 echo "  $FAILED_STARTS of $ALL_STARTS starts failed"
+[ "$FAILED_STARTS" = 0 ] || wrong "$FAILED_STARTS of $ALL_STARTS starts failed, see $out/failed"
 fi
 if part candle && [ -n "${CANDLE:-}" ]; then
 echo "-- candle, by itself and from outside"
 candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens 50 --ignore-eos --warmup 1 --repeats 2 --no-progress)
+rm -rf "$out"/candle "$out"/candle-outside* "$out"/candle-plain
 "${limited[@]}" "${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
+is_status candle "${PIPESTATUS[0]}" 0
 # shellcheck disable=SC2046
 "${limited[@]}" "$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
-"$cs" compare "$out/candle" "$out/ranges" --allow tokens
-"$cs" compare --programs "$out/candle-outside" "$out/eager" --allow tokens
-"$cs" compare --programs "$out/eager" "$out/compile"
+is_status candle-outside "${PIPESTATUS[0]}" 0
+of_tokens candle-outside 100
+"$cs" compare "$out/candle" "$out/ranges" --allow tokens || wrong "candle and PyTorch with ranges are not compared"
+"$cs" compare --programs "$out/candle-outside" "$out/eager" --allow tokens || wrong "candle from outside and PyTorch are not compared"
+"$cs" compare --programs "$out/eager" "$out/compile" || wrong "PyTorch eagerly and compiled are not compared"
 fi
 if part profilers; then
 echo "-- another profiler in the program, and around it"
 recorded kineto-inside -- ranges --tokens 20 --kineto "$out/k.json"
+# CUPTI serves who comes first.
+of_tokens kineto-inside 20
 if [ -n "${NSYS:-}" ]; then
+  rm -rf "$out"/nsys-around*
   "${limited[@]}" "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/around" "$cs" record --out "$out/nsys-around" -- \
     python3 -W ignore "$here/record_torch.py" ranges --tokens 20 2>&1 | tail -4
+  is_status nsys-around "${PIPESTATUS[0]}" 0
+  said=$(python3 - "$out/nsys-around/run.json" 2>&1 <<'P'
+import json, sys
+run = json.load(open(sys.argv[1]))
+kernels = (run.get("gpu") or {}).get("kernels") or {}
+why = kernels.get("error") or [finding["message"] for finding in run["verdict"]["findings"] if "ernels" in finding["message"]]
+print(f"{kernels.get('recorded', 0)} kernels; {why}")
+sys.exit(bool(kernels.get("recorded")) or not why)
+P
+  ) && echo "  nsys-around: $said" || wrong "nsys-around: kernels are those of Nsight, and the run says why it has none: $said"
 fi
 fi
 if part beside; then
 echo "-- beside PyTorch's profiler: kernels of the same tokens"
-torch ranges --tokens 50 --kineto "$out/kineto.json"
-ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND step >= (SELECT min(step) FROM spans WHERE phase = 'prefill')" ranges
+said=$(torch ranges --tokens 50 --kineto "$out/kineto.json")
+echo "$said"
+row "SELECT count(*), sum(gpu_dur_ns) / 1e3 FROM kernels WHERE kind = 'kernel' AND step >= (SELECT min(step) FROM spans WHERE phase = 'prefill')" ranges >"$out/beside.csv"
+# Two starts of one program: the first kernels may be launched before recording begins, and times differ a little.
+python3 - "$(value kineto_kernels <<<"$said")" "$(value kineto_us <<<"$said")" "$out/beside.csv" <<'P' || wrong "beside: kernels of the run \`ranges\` (PARTS=ways, MODES=ranges) are not those that PyTorch's profiler counts"
+import sys
+try:
+    theirs, their_us = int(sys.argv[1]), float(sys.argv[2])
+    ours, our_us = (float(cell) for cell in open(sys.argv[3]).read().split(","))
+except ValueError as error:
+    sys.exit(f"  there are not two counts: {error}")
+print(f"  {theirs} kernels of {their_us:.0f} us by PyTorch's profiler, {ours:.0f} of {our_us:.0f} us recorded: {ours - theirs:+.0f}, {our_us / their_us - 1 if their_us else 0:+.2%}")
+sys.exit(not (theirs > 0 and abs(ours - theirs) <= 3 and abs(our_us / their_us - 1) <= 0.01))
+P
 fi
 
 under() { # WAY NAME COMMAND…: the command, recorded in this way; what recording itself says goes to costs.log. Its status is 0 if that was done
-  local way=$1 run=$out/cost-$2 options=() trial='' cupti=${CANDLESCOPE_CUPTI:-} library=${CANDLESCOPE_INJECT_LIBRARY:-} status
+  local way=$1 run=$out/cost-$2 options=() trial='' cupti=${CANDLESCOPE_CUPTI:-} library=${CANDLESCOPE_INJECT_LIBRARY:-} status said
   shift 2
   case $way in
     plain) "${limited[@]}" "$@"; return ;;
@@ -270,26 +340,25 @@ under() { # WAY NAME COMMAND…: the command, recorded in this way; what recordi
   env ${library:+CANDLESCOPE_INJECT_LIBRARY="$library"} ${trial:+CANDLESCOPE_CUPTI_TRIAL="$trial"} ${cupti:+CANDLESCOPE_CUPTI="$cupti"} \
     "${limited[@]}" "$cs" record --out "$run" "${options[@]}" -- "$@" 2>>"$out/costs.log"
   status=$?
-  [ $status = 0 ] || echo "  WRONG $way: status $status, see $out/costs.log" >&2
+  [ $status = 0 ] || wrong "$way: status $status, see $out/costs.log" >&2
   [ $status != 124 ] && [ $status != 137 ] || echo "$way" >>"$out/hung.txt"
   # Where the recorder did not do what its way says, the figure is of something else.
-  python3 - "$way" "$run/run.json" >&2 <<'P' || status=1
+  said=$(python3 - "$way" "$run/run.json" 2>&1 <<'P'
 import json, sys
 way, path = sys.argv[1:]
 try:
     kernels = (json.load(open(path)).get("gpu") or {}).get("kernels") or {}
 except (OSError, ValueError) as error:
-    print(f"  WRONG {way}: {error}")
-    sys.exit(1)
+    sys.exit(f"{way}: {error}")
 recorded, fault = kernels.get("recorded", 0), kernels.get("error")
 if not fault and way in ("attached", "calls") and recorded:
     fault = f"{recorded} kernels were recorded"
 elif not fault and way not in ("loaded", "ranges", "attached", "calls", "5/5s", "5/100") and not recorded:
     fault = "no kernel was recorded"
 if fault:
-    print(f"  WRONG {way}: {fault}")
-    sys.exit(1)
+    sys.exit(f"{way}: {fault}")
 P
+  ) || { wrong "$said" >&2; status=1; }
   rm -rf "$run" "$run.recording"
   return $status
 }
@@ -317,7 +386,7 @@ if part nvtx; then
       rm -f "$out/nvtx.rows"
     done
   done
-  "$here/ratios.py" none "$out/nvtx-plain.rows" "$out/nvtx-recorded.rows"
+  "$here/ratios.py" none "$out/nvtx-plain.rows" "$out/nvtx-recorded.rows" || wrong "nvtx: there is nothing to compare"
   if program; then
     echo "  in C, nanoseconds a range:"
     for round in $(seq "${NVTX_ROUNDS:-3}"); do
@@ -337,7 +406,7 @@ if part launches && program; then
       done
     done
   done
-  for kind in hot cold; do "$here/ratios.py" plain "$out/launches-$kind.rows"; done
+  for kind in hot cold; do "$here/ratios.py" plain "$out/launches-$kind.rows" || wrong "launches, $kind: there is nothing to compare"; done
 fi
 if part place; then
   echo "-- what all kernels cost, in one process: tokens of windows of 20 beside those between them, of which the first 20 and the last 5 do not count"
@@ -356,9 +425,9 @@ for turn, ((a, window), (b, between)) in enumerate(itertools.pairwise(stretches)
         print(turn, "window", statistics.median(window))
         print(turn, "between", statistics.median(between))
 P
-  "$here/ratios.py" between "$out/place.rows"
+  "$here/ratios.py" between "$out/place.rows" || wrong "place: there is nothing to compare"
 fi
-part costs || exit 0
+if part costs; then
 echo "-- costs, in turns: milliseconds a token"
 rm -f "$out/costs.rows"
 for round in $(seq "${ROUNDS:-3}"); do
@@ -371,7 +440,14 @@ for round in $(seq "${ROUNDS:-3}"); do
       *) ms=$(under "$way" torch python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | value ms) || ms= ;;
     esac
     echo "  $way ${ms:-failed}"
-    [ -z "$ms" ] || echo "$round $way $ms" >>"$out/costs.rows"
+    [ -n "$ms" ] && echo "$round $way $ms" >>"$out/costs.rows" || wrong "costs, $way: no figure"
   done
 done
-"$here/ratios.py" plain "$out/costs.rows"
+"$here/ratios.py" plain "$out/costs.rows" || wrong "costs: there is nothing to compare"
+fi
+if [ -s "$out/wrong.txt" ]; then
+  echo "-- $(wc -l <"$out/wrong.txt") things are not as they should be"
+  cat "$out/wrong.txt"
+  exit 1
+fi
+echo "-- nothing is wrong"

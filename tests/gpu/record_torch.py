@@ -5,13 +5,15 @@
 
 MODE: config (writes the model's configuration to FILE of --config), eager (no ranges), ranges (prefill, decode, layer N, by push and pop),
 started (the same by start and end), turns (tokens without ranges, with the ones and with the others in turns, in random order), emit
-(torch.autograd.profiler.emit_nvtx), compile, graph, threads (four decode at once), fork (a forked worker does it), none (no CUDA). With
+(torch.autograd.profiler.emit_nvtx), compile, graph, threads (four decode at once), fork (a forked worker does it), forkserver
+(a worker of multiprocessing's fork server), none (no CUDA). With
 --kineto PyTorch's own profiler records the same tokens: kernels only. Prints `RESULT {json}`: milliseconds a token (median), a sum of
 the tokens, and what Kineto counted. With --rows each token of `turns` is a line of FILE: the turn, which ranges, milliseconds.
 """
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import random
 import statistics
@@ -20,7 +22,7 @@ import threading
 import time
 
 options = argparse.ArgumentParser()
-options.add_argument("mode", choices=["config", "eager", "ranges", "started", "turns", "emit", "compile", "graph", "threads", "fork", "none"])
+options.add_argument("mode", choices=["config", "eager", "ranges", "started", "turns", "emit", "compile", "graph", "threads", "fork", "forkserver", "none"])
 options.add_argument("--shape", choices=["smollm2", "8b"], default="smollm2")
 options.add_argument("--tokens", type=int, default=100)
 options.add_argument("--kineto")
@@ -35,6 +37,15 @@ if options.mode == "fork":
     child = os.fork()
     if child:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+if options.mode == "forkserver" and __name__ == "__main__":
+    # Nor has the server, which forks the worker. That loads this file as `__mp_main__`, and so does the work.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([])
+    worker = context.Process(target=int)
+    worker.start()
+    worker.join()
+    sys.exit(worker.exitcode)
 
 import torch
 from torch.profiler import ProfilerActivity, profile

@@ -1,7 +1,7 @@
 /* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
  * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
  *
- *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|fork|threads|child|starts [MILLISECONDS]
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|handled|fork|forked|threads|child|look|starts|steps [MILLISECONDS]
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -111,11 +111,43 @@ static void *one_token(void *_) {
   return _;
 }
 
+/* Steps of 30 µs with forty ranges in each, whose recording takes more than a hundredth of that. */
+static void steps(void) {
+  for (int step = 0; step < 40000; step++) {
+    nvtxRangePushA("decode");
+    for (int part = 0; part < 40; part++) {
+      nvtxRangePushA("part");
+      nvtxRangePop();
+    }
+    spend(0.03);
+    nvtxRangePop();
+  }
+}
+
+static volatile sig_atomic_t is_caught;
+
+static void catches(int _) {
+  (void)_;
+  is_caught = 1;
+}
+
+/* What this process has open and which threads, and the same of a child. */
+static void look(void) {
+  char command[256];
+  int own = getpid();
+  snprintf(command, sizeof command, "ls -l /proc/%d/fd; ls /proc/%d/task; echo the child; ls -l /proc/self/fd; ls /proc/self/task", own, own);
+  fflush(stdout);
+  if (system(command)) exit(9);
+}
+
 int main(int count, char **args) {
   const char *what = count > 1 ? args[1] : "nothing", *end = count > 2 ? args[2] : "return";
   double ms = count > 3 ? atof(args[3]) : 0;
   printf("out of %s\n", what);
   fprintf(stderr, "err of %s\n", what);
+  pid_t forked = 1;
+  /* Before anything is loaded: as a server does that forks its workers. */
+  if (!strcmp(end, "forked")) forked = fork();
   if (!strcmp(what, "cuda") || !strcmp(what, "both")) as_the_driver_does();
   if (!strcmp(what, "nvtx") || !strcmp(what, "both")) {
     model = nvtxDomainCreateA("model");
@@ -130,6 +162,18 @@ int main(int count, char **args) {
   if (!strcmp(end, "abort")) abort();
   if (!strcmp(end, "term")) raise(SIGTERM), sleep(30);
   if (!strcmp(end, "kill")) raise(SIGKILL);
+  if (!strcmp(end, "handled")) {
+    /* A handler of the program's own, which comes after the library. */
+    signal(SIGTERM, catches);
+    raise(SIGTERM);
+    if (!is_caught) return 9;
+  }
+  if (!strcmp(end, "forked")) {
+    int status = 5 << 8;
+    if (forked) waitpid(forked, &status, 0);
+    if (status != 5 << 8) return 9;
+  }
+  if (!strcmp(end, "look")) look();
   if (!strcmp(end, "fork")) {
     pid_t child = fork();
     if (child == 0) {
@@ -145,6 +189,7 @@ int main(int count, char **args) {
     for (int n = 0; n < 4; n++) pthread_join(threads[n], NULL);
   }
   if (!strcmp(end, "starts")) starts();
+  if (!strcmp(end, "steps")) steps();
   if (!strcmp(end, "child")) {
     char command[4096];
     snprintf(command, sizeof command, "'%s' %s return %g >/dev/null 2>&1", args[0], what, ms);

@@ -6,9 +6,10 @@
 //! it again. Until a launch comes the request stays pending, which costs nothing, because only launches are slowed
 //! down.
 
+use super::contexts::{Contexts, wait_until, waits};
 use super::in_flight::{Began, InFlight};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where CUPTI is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub(super) enum Stay {
 }
 
 /// The state, for all threads. No method that a launch calls waits or allocates; a copy may wait while
-/// [records of copies are turned on or off](Link::between_copies).
+/// [records of copies are turned on or off](Link::between_copies), and a call on contexts [as they say](Contexts::call_begins).
 #[derive(Debug)]
 pub(super) struct Link {
     state: AtomicU8,
@@ -79,8 +80,8 @@ pub(super) struct Link {
     status: AtomicU32,
     /// Calls that have begun since the last request.
     calls: InFlight,
-    /// Calls that make or end contexts, of those that have begun since CUPTI was attached.
-    on_contexts: InFlight,
+    /// Calls that make or end contexts.
+    contexts: Contexts,
     /// Whether a context was ended while CUPTI was attached.
     contexts_end: AtomicBool,
     /// Whether a graph was made or launched while CUPTI was attached.
@@ -92,6 +93,8 @@ pub(super) struct Link {
     /// copies are being turned on or off.
     copies: InFlight,
     turning: AtomicBool,
+    /// Copies that wait for that. They are inside CUPTI already.
+    copies_waiting: AtomicU32,
     /// Whether a followed call has begun since CUPTI was attached.
     called: AtomicBool,
 }
@@ -102,13 +105,14 @@ impl Link {
             state: AtomicU8::new(State::Detached as u8),
             status: AtomicU32::new(0),
             calls: InFlight::new(),
-            on_contexts: InFlight::new(),
+            contexts: Contexts::new(),
             contexts_end: AtomicBool::new(false),
             graphs: AtomicBool::new(false),
             context: AtomicU32::new(0),
             several: AtomicBool::new(false),
             copies: InFlight::new(),
             turning: AtomicBool::new(false),
+            copies_waiting: AtomicU32::new(0),
             called: AtomicBool::new(false),
         }
     }
@@ -127,7 +131,7 @@ impl Link {
 
     /// The recorder's thread has attached it.
     pub(super) fn attached(&self) -> bool {
-        self.on_contexts.begin_anew();
+        self.contexts.attached();
         self.copies.begin_anew();
         self.called.store(false, Ordering::Release);
         // CUPTI numbers contexts anew.
@@ -153,17 +157,22 @@ impl Link {
         self.calls.end(began) == Some(0)
     }
 
-    /// A call that makes or ends contexts begins on this thread.
+    /// Calls that make or end contexts.
+    pub(super) fn contexts(&self) -> &Contexts {
+        &self.contexts
+    }
+
+    /// One of them begins on this thread. It [may wait](Contexts::call_begins).
     pub(super) fn context_call_begins(&self, around: Began, ends: bool) -> Began {
         if ends {
             self.contexts_end.store(true, Ordering::Relaxed);
         }
-        self.on_contexts.begin(around)
+        self.contexts.call_begins(around)
     }
 
     /// That call ends.
     pub(super) fn context_call_ends(&self, began: Began) {
-        self.on_contexts.end(began);
+        self.contexts.call_ends(began);
     }
 
     /// A followed call begins: a thread that makes calls has left those that it made before CUPTI was attached.
@@ -184,16 +193,20 @@ impl Link {
     #[inline]
     pub(super) fn copy_begins(&self, around: Began) -> Began {
         let began = self.copies.begin(around);
+        if began != around && self.are_turned() { self.copy_waits(began) } else { began }
+    }
+
+    /// Whether a copy that has just been counted has to wait.
+    #[inline]
+    fn are_turned(&self) -> bool {
         // Either this thread sees that they are being turned, or who turns them sees this copy.
         fence(Ordering::SeqCst);
-        if began != around && self.turning.load(Ordering::Relaxed) { self.copy_waits(began) } else { began }
+        self.turning.load(Ordering::Acquire)
     }
 
     #[cold]
     fn copy_waits(&self, began: Began) -> Began {
-        self.copies.end(began);
-        wait_until(TURNING, || !self.turning.load(Ordering::Acquire));
-        self.copies.begin(Began::NONE)
+        waits(&self.copies, &self.copies_waiting, began, TURNING, || self.are_turned()).0
     }
 
     /// That copy ends.
@@ -204,9 +217,11 @@ impl Link {
         }
     }
 
-    /// Copies under way.
+    /// Copies under way, with those that wait.
     pub(super) fn copies_under_way(&self) -> u32 {
-        self.copies.count()
+        // In this order: one that goes on is counted before it stops waiting.
+        let waiting = self.copies_waiting.load(Ordering::SeqCst);
+        waiting.saturating_add(self.copies.count())
     }
 
     /// Does `act`, which turns records of copies on or off, while no copy is under way; `None` if there is no such moment
@@ -294,7 +309,7 @@ impl Link {
 
     /// Whether a context is being made or ended now, a copy goes on, or CUPTI must stay.
     pub(super) fn is_held(&self) -> bool {
-        self.must_stay().is_some() || self.on_contexts.count() > 0 || self.copies_under_way() > 0
+        self.must_stay().is_some() || self.contexts.under_way() > 0 || self.copies_under_way() > 0
     }
 
     /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
@@ -330,20 +345,6 @@ impl Link {
 
 /// How long a copy waits at most while records of copies are turned on or off.
 const TURNING: Duration = Duration::from_millis(20);
-
-/// Asks again and again, and pauses in between; whether it came true within `limit`.
-fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-    let began = Instant::now();
-    loop {
-        if is_so() {
-            return true;
-        }
-        if began.elapsed() >= limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_micros(50));
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -494,7 +495,7 @@ mod tests {
             link.between_copies(Duration::ZERO, || {
                 let waiting = scope.spawn(|| link.copy_begins(Began::NONE));
                 std::thread::sleep(Duration::from_millis(2));
-                assert_eq!(link.copies_under_way(), 0, "it waits");
+                assert_eq!(link.copies.count(), 0, "it waits");
                 waiting
             })
             .expect("no copy goes on")

@@ -5,6 +5,7 @@ mod collecting;
 
 use super::backend::{Backend, Switch};
 use super::clock::{Anchors, bracketed};
+use super::contexts::UNDER_WAY;
 use super::delivery::Unusable;
 use super::join::Join;
 use super::names::Names;
@@ -132,23 +133,30 @@ impl<B: Backend> KernelRecorder<B> {
     }
 
     fn turn_on(&mut self) -> Result<(), ActivityError> {
-        if self.correlate == Correlate::Callbacks {
-            lanes::begin();
-        }
         self.note();
         let (copies, others) = self.kinds_by_copies();
-        for switch in &others {
-            if let Err(code) = self.backend.turn(*switch, true) {
-                lanes::end();
-                // Turning off what was not on does nothing. The first refusal is the useful error, not one from turning
-                // things off again.
-                let _ = self.all_off(&others);
-                return Err(errors::refused(&meaning(*switch), code));
+        let backend = &self.backend;
+        let refused = |switch: &Switch| backend.turn(*switch, true).err().map(|code| (*switch, code));
+        let (began, refused) = backend.link().contexts().between(UNDER_WAY, |_| {
+            // No sooner: calls that are recorded before what they launch is are waited for in vain.
+            let began = lanes::clock().raw();
+            if self.correlate == Correlate::Callbacks {
+                lanes::begin();
             }
+            (began, others.iter().find_map(refused))
+        });
+        if let Some((switch, code)) = refused {
+            lanes::end();
+            // Turning off what was not on does nothing. The first refusal is the useful error, not one from turning
+            // things off again.
+            let _ = self.all_off(&others);
+            return Err(errors::refused(&meaning(switch), code));
         }
         self.recording = true;
-        self.gap = (!copies.is_empty()).then(|| lanes::clock().raw());
-        self.backend.link().wait_for_call(FIRST_CALL);
+        self.gap = (!copies.is_empty()).then_some(began);
+        if !self.backend.link().contexts().are_held() {
+            self.backend.link().wait_for_call(FIRST_CALL);
+        }
         self.turn_copies(true, COPYING_AT_ENDS);
         Ok(())
     }
@@ -176,8 +184,8 @@ impl<B: Backend> KernelRecorder<B> {
         self.kinds.iter().flatten().copied().partition(is_copy)
     }
 
-    /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies); whether they are so
-    /// now. If they are refused, that is said, and copies are missing from here on.
+    /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies), and while no context is
+    /// being made or ended; whether they are so now. If they are refused, that is said, and copies are missing from here on.
     fn turn_copies(&mut self, on: bool, limit: Duration) -> bool {
         if self.copies_on == on {
             return true;
@@ -186,7 +194,13 @@ impl<B: Backend> KernelRecorder<B> {
         let backend = &self.backend;
         let turn =
             |kind: &Switch| backend.turn(*kind, on).err().filter(|_| on && needed(*kind)).map(|code| (*kind, code));
-        let turned = backend.link().between_copies(limit, || copies.iter().filter_map(turn).next_back());
+        let link = backend.link();
+        let turned = link.contexts().between(limit, |is_quiet| {
+            if !is_quiet {
+                return None;
+            }
+            link.between_copies(limit, || copies.iter().filter_map(turn).next_back())
+        });
         if let Some(Some((kind, code))) = turned {
             candlescope_core::diagnostics::report("cupti", errors::refused(&meaning(kind), code).to_string());
         }

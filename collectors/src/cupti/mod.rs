@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `search`, `errors` | where the library may be; what prevents recording |
 //! | `sys` | C functions, and our callbacks, which CUPTI calls |
-//! | `detach`, `in_flight` | when CUPTI leaves the process, and who may call it meanwhile |
+//! | `detach`, `contexts`, `in_flight` | when CUPTI leaves the process, and who may call it meanwhile |
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `numbers`, `clock` | bytes to records, symbols to names, ids to unique ones, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
@@ -39,6 +39,7 @@ mod backend;
 mod buffers;
 mod calls;
 mod clock;
+mod contexts;
 mod cupti_options;
 mod delivery;
 mod detach;
@@ -95,22 +96,28 @@ pub fn probe() -> Result<CuptiFacts, ActivityError> {
 /// The library that [attached early](attach_early).
 static EARLY: OnceLock<sys::Cupti> = OnceLock::new();
 
+/// Whether what is recorded begins when the recorder switches it on, and not when that is ready.
+static EARLY_ON: AtomicBool = AtomicBool::new(false);
+
 /// Attaches CUPTI to this process for the recorder that comes later. For a library that the driver loads in `cuInit`: the
-/// program has no context yet, and makes none before this returns. Attached later, on another thread, CUPTI meets
-/// threads that make contexts, and crashed some of those programs. The driver is asked for nothing but its version, which
-/// it tells before it is up.
+/// program has no context yet, and makes none before this returns, nor, for two seconds at most, before the recorder is
+/// ready; with `from_the_start`, before that has switched on what it records, so that nothing is missed. Attached later, on
+/// another thread, CUPTI meets threads that make contexts, and crashed some of those programs. The driver is asked for
+/// nothing but its version, which it tells before it is up.
 ///
 /// # Errors
 /// As [`probe`], and if CUPTI has another client. The recorder tries again, and says so.
-pub fn attach_early() -> Result<(), ActivityError> {
+pub fn attach_early(from_the_start: bool) -> Result<(), ActivityError> {
+    let trial = Trial::told()?;
     // Without a version a CUPTI could be chosen that is too new for the driver: that is left to the recorder.
     let version = sys::Driver::load()?.version();
     let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
     let cupti = understood(Some(version))?;
     let cupti = EARLY.get_or_init(|| cupti);
+    EARLY_ON.store(from_the_start, Ordering::Relaxed);
     cupti.subscribe_early().map_err(|code| errors::refused("attach to this process", code))?;
     // Before there is a context, which these have to be set for. Where it is refused the recorder says so.
-    let _ = Trial::told().map(|trial| backend::set_attributes(cupti, trial.device_buffer_bytes, trial.is_pinned));
+    let _ = backend::set_attributes(cupti, trial.device_buffer_bytes, trial.is_pinned);
     Ok(())
 }
 
@@ -118,6 +125,7 @@ pub fn attach_early() -> Result<(), ActivityError> {
 /// process; it calls nobody.
 pub fn leave_early() {
     EARLY.get().into_iter().for_each(sys::Cupti::leave_early);
+    sys::LINK.contexts().let_go();
 }
 
 /// The library of this machine, if its records can be read.
@@ -167,6 +175,21 @@ impl Cupti {
         Self { options, threads: Arc::new(threads), recorder: None, claim: None, pace: Pace::default() }
     }
 
+    fn begin(&mut self) -> Result<(), ActivityError> {
+        let claim = Claim::take()?;
+        let driver = sys::Driver::load()?;
+        let cupti = match (&self.options.library, EARLY.get()) {
+            // The same library: a subscription is one of its own.
+            (None, Some(early)) => early.clone(),
+            (given, _) => load(given.as_deref(), driver.version())?,
+        };
+        let mut options = self.options.clone().under(Trial::told()?);
+        options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+        self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
+        self.claim = Some(claim);
+        Ok(())
+    }
+
     fn recorder(&mut self) -> Result<&mut KernelRecorder<backend::Real>, ActivityError> {
         self.recorder.as_mut().ok_or_else(|| {
             ActivityError("kernels cannot be recorded before `prepare` has succeeded: call it first".to_string())
@@ -187,18 +210,12 @@ impl Activity for Cupti {
         if self.recorder.is_some() {
             return Ok(());
         }
-        let claim = Claim::take()?;
-        let driver = sys::Driver::load()?;
-        let cupti = match (&self.options.library, EARLY.get()) {
-            // The same library: a subscription is one of its own.
-            (None, Some(early)) => early.clone(),
-            (given, _) => load(given.as_deref(), driver.version())?,
-        };
-        let mut options = self.options.clone().under(Trial::told()?);
-        options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
-        self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
-        self.claim = Some(claim);
-        Ok(())
+        let outcome = self.begin();
+        // What is recorded from the start is switched on at once.
+        if outcome.is_err() || !EARLY_ON.swap(false, Ordering::Relaxed) {
+            sys::LINK.contexts().let_go();
+        }
+        outcome
     }
 
     fn describe(&mut self) -> BTreeMap<String, Value> {
@@ -211,9 +228,10 @@ impl Activity for Cupti {
 
     fn enable(&mut self) -> Result<(), ActivityError> {
         self.pace.window(Instant::now());
-        self.recorder()?.enable()?;
-        told::opens(true);
-        Ok(())
+        let outcome = self.recorder().and_then(KernelRecorder::enable);
+        told::opens(outcome.is_ok());
+        sys::LINK.contexts().let_go();
+        outcome
     }
 
     fn disable(&mut self) -> Result<(), ActivityError> {
@@ -228,6 +246,8 @@ impl Activity for Cupti {
     fn release(&mut self) -> Result<(), ActivityError> {
         // Without a recorder there is nothing to release.
         self.recorder.iter_mut().for_each(KernelRecorder::release);
+        // Where no window has come, none does.
+        sys::LINK.contexts().let_go();
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use crate::program::at_threads_end;
 use crate::ranges;
 use crate::recording::{at_first_launch, at_launch, claimed, is_forked, recording, started};
 #[cfg(feature = "gpu")]
-use crate::recording::{listen, records_kernels};
-use guard::guarded;
+use crate::recording::{from_the_start, listen, records_kernels};
+use guard::{guarded, without_a_word};
 use std::ffi::c_int;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -98,8 +98,8 @@ fn without_recording() {
     candlescope_collectors::cupti::leave_early();
 }
 
-/// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a context. The
-/// driver itself may be asked for nothing but its version: the program's `cuInit` fails else (580, on an H100). So the recording begins on a thread that
+/// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a context; it makes its
+/// first one when the recorder is ready. The driver itself may be asked for nothing but its version: the program's `cuInit` fails else (580, on an H100). So the recording begins on a thread that
 /// waits for the driver.
 ///
 /// Returns 1, as it wants.
@@ -107,6 +107,7 @@ fn without_recording() {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the driver looks for this name")]
 pub extern "C" fn InitializeInjection() -> c_int {
+    without_a_word();
     guarded((), || {
         if !claimed() {
             return;
@@ -124,7 +125,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
         if records_kernels() {
             listen();
             // Where it does not attach, the recorder says why.
-            let _ = signals::left_to_the_program(candlescope_collectors::cupti::attach_early);
+            let _ = signals::left_to_the_program(|| candlescope_collectors::cupti::attach_early(from_the_start()));
         }
         let wait = || {
             let begun = Instant::now();

@@ -4,9 +4,10 @@
 //! (domains, strings) goes to all of them.
 
 use super::begin;
-use super::guard::guarded;
-use crate::ranges::{self, Called, Registered, pop, push};
-use crate::recording::started;
+use super::guard::{guarded, without_a_word};
+use crate::ranges::{self, Called, pop, push};
+use crate::recording::{Recording, started};
+use crate::registered::Registered;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -81,6 +82,7 @@ const CORE2: &[(usize, *const c_void)] = &[
 #[allow(non_snake_case, reason = "NVTX looks for this name")]
 #[allow(private_interfaces, reason = "only NVTX calls it")]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTable>) -> c_int {
+    without_a_word();
     let fill = || {
         let get_table = get_table?;
         begin().then_some(())?;
@@ -152,7 +154,7 @@ unsafe fn with<T>(attributes: *const Attributes, otherwise: T, begin: impl FnOnc
         ASCII => begin(Called::Text(&text(attributes.message.cast()))),
         UNICODE => begin(Called::Text(&wide(attributes.message.cast()))),
         REGISTERED => {
-            // SAFETY: a handle that this tool gave out, or null.
+            // SAFETY: a handle that this tool gave out, which is valid for ever, or null.
             match unsafe { attributes.message.cast::<Registered>().as_ref() } {
                 Some(registered) => begin(Called::Known(registered)),
                 None => begin(Called::Text("")),
@@ -214,11 +216,13 @@ extern "C" fn domain_pop(domain: *const c_void) -> c_int {
     guarded(-1, || pop(domain_of(domain)))
 }
 
+/// What a program gets for a text, by which its ranges name it: it may keep that as long as it likes.
+fn handle(recording: &Recording, domain: u32, string: &str) -> *const c_void {
+    ptr::from_ref(recording.registered(domain, string)).cast()
+}
+
 fn register(domain: *const c_void, string: &str) -> *const c_void {
-    let Some(recording) = started() else { return ptr::null() };
-    let registered = Registered::new(recording, domain_of(domain), string);
-    // Programs keep handles as long as they like.
-    ptr::from_ref(Box::leak(Box::new(registered))).cast()
+    started().map_or(ptr::null(), |recording| handle(recording, domain_of(domain), string))
 }
 
 extern "C" fn register_a(domain: *const c_void, string: *const c_char) -> *const c_void {
@@ -239,4 +243,55 @@ extern "C" fn create_a(name: *const c_char) -> *const c_void {
 
 extern "C" fn create_w(name: *const Wide) -> *const c_void {
     guarded(ptr::null(), || create(&wide(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Recorded;
+    use candlescope_core::{MemoryExporter, RangeName};
+    use std::collections::HashSet;
+
+    /// What a range is called that is named by this handle.
+    fn called(handle: *const c_void) -> Option<RangeName> {
+        let attributes = Attributes {
+            version: 2,
+            size: u16::try_from(size_of::<Attributes>()).expect("it is small"),
+            category: 0,
+            color_type: 0,
+            color: 0,
+            payload_type: 0,
+            reserved: 0,
+            payload: 0,
+            message_type: REGISTERED,
+            message: handle,
+        };
+        let known = |called: Called<'_>| if let Called::Known(text) = called { Some(text.name) } else { None };
+        // SAFETY: they are attributes, with a handle that was given out.
+        unsafe { with(&raw const attributes, None, known) }
+    }
+
+    #[test]
+    fn a_program_that_registers_texts_without_end_gets_those_that_it_has() {
+        let builder = candlescope::builder().exporter(MemoryExporter::new()).report_at_end(false);
+        let (_layer, scope) = builder.layer().expect("a session");
+        let recording = Recording::new(scope, None, None, Recorded::PLAIN).expect("it records");
+        let model = recording.domain("model");
+        let first = [0, model].map(|domain| handle(&recording, domain, "linear"));
+        assert_ne!(first[0], first[1], "another domain, another name");
+        let handles = |texts: &mut dyn Iterator<Item = String>| -> HashSet<*const c_void> {
+            texts.map(|text| handle(&recording, model, &text)).collect()
+        };
+        let numbered = handles(&mut (0..1_000_000).map(|n| format!("request {n}, seq = {n}")));
+        assert_eq!(numbered.len(), 257, "256 with their numbers, and one for all others");
+        // Words are names each, for as many as a session has.
+        let word = |n: u32| n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>();
+        let words = handles(&mut (0..100_000).map(word));
+        assert!((65_000..65_536).contains(&words.len()), "{}", words.len());
+        assert_eq!([0, model].map(|domain| handle(&recording, domain, "linear")), first);
+        assert_eq!(called(first[1]), Some(recording.name(model, "linear")));
+        let each: Vec<_> = numbered.iter().map(|handle| called(*handle)).collect();
+        assert!(each.iter().all(Option::is_some) && each.contains(&Some(recording.name(model, "request 999999"))));
+        assert_eq!(called(ptr::null()), None, "a text that was not made known");
+    }
 }

@@ -166,12 +166,19 @@ keys! {
         RANGES_UNRECORDED: u64 = "nvtx_ranges_unrecorded";
         /// NVTX ranges by start and end of such a program that had not ended when it did, or within the second before.
         RANGES_OPEN_AT_END: u64 = "nvtx_ranges_open_at_end";
+        /// Panics in the library that records such a program: what the calls in which they happened did is not recorded.
+        RECORDER_PANICS: u64 = "recorder_panics";
         /// Steps of such a program that were told apart by the results that it fetched.
         STEPS_BY_RESULTS: u64 = "steps_by_results";
         /// Of these, those that repeat what was launched in the ones before.
         STEPS_BY_PATTERN: u64 = "steps_by_pattern";
         /// Results that each of the latter fetches.
         RESULTS_A_STEP: u64 = "results_a_step";
+        /// How like these repetitions are to the ones before them, in the mean: launches that both have ÷ launches that either has, by
+        /// kernel; of several results a step, where they are least alike. 1 for the same launches; from 0.8 on it is a repetition.
+        STEPS_ALIKE: f64 = "steps_alike";
+        /// The same of the repetition that is least like the one before it.
+        STEPS_ALIKE_LEAST: f64 = "steps_alike_least";
         /// Version of NVIDIA's driver.
         NVIDIA_DRIVER: str = "nvidia_driver";
         /// Version of CUDA that the driver has.

@@ -24,6 +24,8 @@ mod control;
 mod schedule;
 #[path = "../../../collectors/src/cupti/detach.rs"]
 mod detach;
+#[path = "../../../collectors/src/cupti/contexts.rs"]
+mod contexts;
 #[path = "../../../collectors/src/cupti/in_flight.rs"]
 mod in_flight;
 #[path = "../../../sdk/core/src/requests.rs"]

@@ -70,6 +70,16 @@ fn share(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+fn millijoules(joules: f64) -> String {
+    format!("{} mJ", significant(joules * 1e3))
+}
+
+/// Energy of a token in joules: that of a step by its tokens. `None` if one of them is not known.
+fn a_token(steps: &ProgramSteps) -> Option<f64> {
+    let tokens = steps.work.get("tokens")?.as_f64().filter(|tokens| *tokens > 0.0)?;
+    Some(steps.joules? / tokens)
+}
+
 fn graph(estimate: &Estimate) -> String {
     format!("{} ({} to {})", duration(estimate.mid * 1e9), duration(estimate.low * 1e9), duration(estimate.high * 1e9))
 }
@@ -93,7 +103,8 @@ fn steps(programs: &Programs, a: &ProgramSteps, b: &ProgramSteps) -> Section {
         row("calls that launch them", counted(a, "launches"), counted(b, "launches"), &number),
         row("copies", counted(a, "copies"), counted(b, "copies"), &number),
         row("as one CUDA graph, derived", a.graph.map(|g| g.mid * 1e9), b.graph.map(|g| g.mid * 1e9), &duration),
-        row("energy", a.joules, b.joules, &|joules| format!("{} mJ", significant(joules * 1e3))),
+        row("energy of its GPU", a.joules, b.joules, &millijoules),
+        row("the same, a token", a_token(a), a_token(b), &millijoules),
     ];
     for (name, of) in [(1, a.graph), (2, b.graph)] {
         if let Some(estimate) = of {
@@ -103,7 +114,8 @@ fn steps(programs: &Programs, a: &ProgramSteps, b: &ProgramSteps) -> Section {
     rows.retain(|row| row[1] != "–" || row[2] != "–");
     let heads = ["of a step", &*printable(&programs.a.name), &*printable(&programs.b.name), "B ÷ A"];
     let note = "Times are medians over all measured steps of that kind, the rest means over those whose kernels were recorded, which takes time \
-                itself: record both alike. Energy is that of the GPU while steps ran.";
+                itself: record both alike. Energy is that of the GPU while steps of the kind ran, by all of them; a token's is that by the tokens \
+                of a step, of all its sequences, where steps say them.";
     Section::new("steps", "A step", "").with(Block::Text(note.to_string())).with(Table::of_texts(&heads, rows))
 }
 
@@ -173,4 +185,53 @@ fn difference(programs: &Programs, (host_a, device_a): (f64, f64), (host_b, devi
     }
     said.push('.');
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_compare::{CompareOptions, Facts, Sampled};
+    use std::collections::BTreeMap;
+
+    /// A program with one kind of step, of a millisecond.
+    fn program(name: &str, joules: Option<f64>, tokens: Option<f64>) -> Program {
+        let steps = ProgramSteps {
+            kind: "decode".into(),
+            steps: 10,
+            recorded: 0,
+            host_ns: Sampled::whole(1e6),
+            counts: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            joules,
+            graph: None,
+            work: tokens.map(|tokens| ("tokens".to_string(), tokens.into())).into_iter().collect(),
+        };
+        Program {
+            name: name.into(),
+            dir: name.into(),
+            program: None,
+            device: None,
+            model: Facts::new(),
+            steps: vec![steps],
+            noticed: Vec::new(),
+        }
+    }
+
+    /// What is shown of them, with one space in place of several.
+    fn shown(a: Program, b: Program) -> String {
+        let options = CompareOptions::default().allow(vec!["all".to_string()]);
+        let text = text_of_programs(&Programs::of(a, b, &options).expect("they may be compared"), false);
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+    }
+
+    #[test]
+    fn energy_is_of_a_step_and_where_its_tokens_are_known_of_a_token() {
+        let text = shown(program("a", Some(1.5), Some(1.0)), program("b", Some(6.0), Some(8.0)));
+        assert!(text.contains("energy of its GPU 1,500 mJ 6,000 mJ × 4.00"), "{text}");
+        assert!(text.contains("the same, a token 1,500 mJ 750 mJ × 0.50"), "{text}");
+        let text = shown(program("a", Some(0.0125), None), program("b", None, Some(1.0)));
+        assert!(text.contains("energy of its GPU 12.5 mJ – –"), "{text}");
+        assert!(!text.contains("a token 12") && !text.contains("the same, a token"), "{text}");
+        assert!(!shown(program("a", None, None), program("b", None, None)).contains("energy of"));
+    }
 }

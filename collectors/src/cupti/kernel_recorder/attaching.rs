@@ -3,6 +3,7 @@
 use super::KernelRecorder;
 use crate::cupti::backend::{Backend, Switch};
 use crate::cupti::calls::{self, Domain};
+use crate::cupti::contexts::UNDER_WAY;
 use crate::cupti::detach::{State, Stay};
 use crate::cupti::records::kind;
 use crate::cupti::switches::{is_copy, meaning, needed};
@@ -130,10 +131,23 @@ impl<B: Backend> KernelRecorder<B> {
             .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
             .chain([NODE_CREATED, NODE_CLONED].map(Switch::Resource))
             .collect();
-        let (mut calls, mut kinds) = (Vec::new(), Vec::new());
         let no_records = self.trial.no_records;
         let work = WORK.into_iter().chain([kind::MEMCPY2]).filter(|_| !no_records).map(Switch::Kind);
-        for switch in self.followed().into_iter().chain(work) {
+        let switches: Vec<_> = self.followed().into_iter().chain(work).collect();
+        // First: without them it is not known whether a context is being made meanwhile.
+        for call in &self.watched {
+            let _ = self.backend.turn(*call, true);
+        }
+        let (calls, kinds) = self.backend.link().contexts().between(UNDER_WAY, |_| self.try_out(switches))?;
+        (self.calls, self.kinds) = (calls, Some(kinds));
+        self.backend.timestamp();
+        Ok(())
+    }
+
+    /// Of these, the calls and the kinds of work that can be switched on. Calls are left on, kinds off.
+    fn try_out(&self, switches: Vec<Switch>) -> Result<(Vec<Switch>, Vec<Switch>), ActivityError> {
+        let (mut calls, mut kinds) = (Vec::new(), Vec::new());
+        for switch in switches {
             // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is recorded in
             // part crashed programs while they loaded their model.
             let outcome = if is_copy(&switch) { Ok(()) } else { self.backend.turn(switch, true) };
@@ -148,9 +162,7 @@ impl<B: Backend> KernelRecorder<B> {
             }
         }
         self.all_off(&kinds).map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))?;
-        (self.calls, self.kinds) = (calls, Some(kinds));
-        self.backend.timestamp();
-        Ok(())
+        Ok((calls, kinds))
     }
 
     /// Whether the library knows a call by this number. Its own name decides, not its version.
@@ -176,11 +188,13 @@ impl<B: Backend> KernelRecorder<B> {
     }
 
     /// Turns all of these off, even if some fail; returns the first error.
-    pub(super) fn all_off(&mut self, switches: &[Switch]) -> Result<(), (Switch, errors::Code)> {
-        let mut outcome = Ok(());
-        for switch in switches.iter().rev() {
-            outcome = outcome.and(self.backend.turn(*switch, false).map_err(|code| (*switch, code)));
-        }
-        outcome
+    pub(super) fn all_off(&self, switches: &[Switch]) -> Result<(), (Switch, errors::Code)> {
+        self.backend.link().contexts().between(UNDER_WAY, |_| {
+            let mut outcome = Ok(());
+            for switch in switches.iter().rev() {
+                outcome = outcome.and(self.backend.turn(*switch, false).map_err(|code| (*switch, code)));
+            }
+            outcome
+        })
     }
 }

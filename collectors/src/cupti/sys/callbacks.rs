@@ -168,12 +168,15 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     // SAFETY: in these two domains the data is a `CUpti_CallbackData`, valid during this call.
     let data = unsafe { &*data.cast::<CallbackData>() };
     if let Some(what) = on_contexts(domain, cbid) {
-        let began = lanes::on_contexts(Began::NONE);
-        if data.site == ENTER {
-            lanes::on_contexts(LINK.context_call_begins(began, what == OnContexts::Ends));
-        } else {
-            LINK.context_call_ends(began);
-        }
+        // It may wait, which takes the system's clock.
+        let _ = catch_unwind(|| {
+            let began = lanes::on_contexts(Began::NONE);
+            if data.site == ENTER {
+                lanes::on_contexts(LINK.context_call_begins(began, what == OnContexts::Ends));
+            } else {
+                LINK.context_call_ends(began);
+            }
+        });
         return;
     }
     if let Some(what) = on_graphs(domain, cbid) {

@@ -9,7 +9,7 @@ mod driver;
 pub(super) use callbacks::{LINK, NODE_CLONED, NODE_CREATED, POOL, RESOURCE};
 pub(super) use driver::Driver;
 
-use super::calls::Domain;
+use super::calls::{Domain, END_CONTEXTS, MAKE_CONTEXTS, plain};
 use super::errors::{self, Code};
 use super::records;
 use super::search;
@@ -159,11 +159,18 @@ impl Cupti {
         Ok(Subscriber(subscriber))
     }
 
-    /// Becomes this process's client for a recorder that comes later. May be called inside `cuInit`, where most of the
-    /// driver may not be.
+    /// Becomes this process's client for a recorder that comes later; calls that make contexts are followed, and wait for
+    /// it. May be called inside `cuInit`, where most of the driver may not be.
     pub(super) fn subscribe_early(&self) -> Result<(), Code> {
-        self.subscribe()?;
+        let subscriber = self.subscribe()?;
         callbacks::IS_EARLY.store(true, Ordering::Release);
+        LINK.contexts().hold();
+        for (cbid, ours) in MAKE_CONTEXTS.iter().chain(&END_CONTEXTS) {
+            if self.call_name(Domain::Driver, *cbid).is_some_and(|theirs| plain(&theirs) == *ours) {
+                // What it does not offer the program does not call, either.
+                let _ = self.set_callback(subscriber, Domain::Driver as u32, *cbid, true);
+            }
+        }
         Ok(())
     }
 
@@ -377,12 +384,15 @@ mod tests {
             assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), 1);
             // No recorder comes.
             cupti.subscribe_early().expect("it is free");
+            assert!(LINK.contexts().are_held(), "contexts wait for the recorder");
             cupti.leave_early();
             assert_eq!((UNSUBSCRIBED.load(Ordering::SeqCst), handle(cupti.take_early())), (2, None));
             // One that begins anew ends what was left.
             cupti.subscribe_early().expect("it is free");
             cupti.unsubscribe();
             assert_eq!((UNSUBSCRIBED.load(Ordering::SeqCst), handle(cupti.take_early())), (3, None));
+            // The process's: other tests do not wait.
+            LINK.contexts().let_go();
         }
     }
 

@@ -98,9 +98,7 @@ impl KernelWindow {
         };
         // If the very first step is to be recorded, the recorder should be on before it.
         if let Some(s) = schedule
-            && s.skip_first == 0
-            && s.wait == 0
-            && s.active > 0
+            && s.begins_at_once()
         {
             window.asked_once.store(true, Ordering::Relaxed);
             window.ask(s.active);

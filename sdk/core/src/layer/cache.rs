@@ -18,7 +18,7 @@ pub(crate) mod meta_flag {
 }
 
 /// What the hot path must know about a span. It never changes while the span lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Meta {
     pub(crate) name: u32,
     pub(crate) request: u32,

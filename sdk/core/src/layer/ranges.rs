@@ -25,7 +25,7 @@ pub enum RangeKind {
 }
 
 /// A name that ranges have, with what they mean. Valid in the session whose [`Ranges`] made it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RangeName(Meta);
 
 impl RangeName {

@@ -1,0 +1,110 @@
+//! What the library leaves alone in somebody else's process: its signals, its children, its output, its time.
+
+use super::*;
+
+#[test]
+fn a_handler_that_the_program_sets_for_sigterm_stays_its_own() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", "handled"]);
+    assert_eq!(output.status.code(), Some(5), "it was called, and the program goes on: {}", text(&output.stderr));
+    assert!(Run::open(&run).unwrap().manifest().is_some_and(|manifest| manifest.complete));
+}
+
+#[test]
+fn sigterm_is_left_alone_where_that_is_asked_for() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let variables = [("CANDLESCOPE", "sigterm=off")];
+    let output = record_with(&variables, &run, &[], &[program.to_str().unwrap(), "nvtx", "term", "3000"]);
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", text(&output.stderr));
+    let opened = Run::open(&run).unwrap();
+    assert_eq!(opened.manifest().map(|manifest| manifest.complete), Some(false), "nobody ended the run");
+}
+
+/// What a process has open, and its threads, of itself and of a child.
+fn looked(output: &Output) -> [(Vec<String>, usize); 2] {
+    let out = text(&output.stdout);
+    let (own, child) = out.split_once("the child\n").unwrap_or_else(|| panic!("{out}\n{}", text(&output.stderr)));
+    [own, child].map(|lines| {
+        let open = lines.lines().filter_map(|line| line.split_once(" -> ")).map(|(_, to)| to.to_string()).collect();
+        (open, lines.lines().filter(|line| line.parse::<u32>().is_ok()).count())
+    })
+}
+
+#[test]
+fn a_child_has_no_file_socket_or_thread_of_the_recording() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [program.to_str().unwrap(), "both", "look"];
+    let [_, (alone, _)] = looked(&Command::new(program).args(&arguments[1..]).output().unwrap());
+    let [(own, own_threads), (open, threads)] = looked(&record(&dir.path().join("run"), &[], &arguments));
+    assert!(own_threads > 1 && own.len() > alone.len(), "there is something to inherit: {own_threads}, {own:?}");
+    assert_eq!((threads, open.len()), (1, alone.len()), "{open:?} and {alone:?}");
+    let sockets = |open: &[String]| open.iter().filter(|file| file.starts_with("socket:")).count();
+    assert_eq!(sockets(&open), sockets(&alone), "{open:?} and {alone:?}");
+    let here = dir.path().to_str().unwrap();
+    assert!(!open.iter().any(|file| file.contains(here)), "{open:?}");
+}
+
+/// Rust's standard library panics where the system does not tell the time, which this program's does not while it is asked to load
+/// something.
+#[test]
+fn a_panic_of_the_library_goes_no_further_and_prints_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    compile(dir.path(), "broken_clock", "broken_clock.c", &["-rdynamic"]);
+    let run = dir.path().join("run");
+    let output = record(&run, &[], &[dir.path().join("broken_clock").to_str().unwrap()]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{err}");
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(matches!(lines[..], ["goes on", last] if last.contains("nothing was recorded")), "{err}");
+    assert!(!run.exists());
+}
+
+/// A collector that takes connections and never answers.
+#[cfg(feature = "otlp")]
+#[test]
+fn the_end_of_the_program_is_not_held_by_a_destination_that_never_answers() {
+    use std::time::{Duration, Instant};
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("otlp=http://{}", silent.local_addr().unwrap());
+    for (end, status) in [("exit", 3), ("_exit", 4), ("term", 128 + 15)] {
+        let run = dir.path().join(end);
+        let begun = Instant::now();
+        let output = record_with(&[("CANDLESCOPE", to.as_str())], &run, &[], &[program.to_str().unwrap(), "nvtx", end]);
+        let took = begun.elapsed();
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        // Ten seconds, and what a busy machine adds.
+        assert!(took < Duration::from_secs(15), "{end}: {took:?}");
+        let opened = Run::open(&run).unwrap();
+        let manifest = opened.manifest().unwrap();
+        let codes: Vec<_> = manifest.verdict.findings.iter().map(|finding| finding.code.to_string()).collect();
+        println!("{end}: {took:?}, {codes:?}");
+        assert!(codes.iter().any(|code| code.starts_with("exporter_")), "it was sent there: {codes:?}");
+        assert_eq!((manifest.complete, paths(&run)), (true, of_tokens(3, 1)), "and what is on disk is whole");
+    }
+}
+
+#[test]
+fn a_budget_leaves_steps_out_and_says_what_it_kept() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let options = ["--cupti", "off", "--budget", "1%"];
+    let output = record(&run, &options, &[program.to_str().unwrap(), "nvtx", "steps"]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let manifest = manifest(&run);
+    let (steps, budget) = (&manifest["steps"], &manifest["overhead"]["budget"]);
+    println!("{steps} {budget}");
+    let of = |key: &str| steps[key].as_i64().unwrap();
+    assert_eq!(of("begun"), 40_003, "three tokens first");
+    assert_eq!(of("recorded") + of("lost") + of("scheduled_out") + of("left_plain"), of("begun"));
+    assert!(of("scheduled_out") > 1_000 && of("recorded") > 300, "{steps}");
+    let kept = budget["kept"].as_f64().unwrap();
+    assert!(budget["target"] == 0.01 && kept > 0.0 && kept < 0.9 && budget["ratio"].is_number(), "{budget}");
+}

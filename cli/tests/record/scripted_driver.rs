@@ -1,0 +1,198 @@
+//! Kernels without a GPU: a program launches them on a driver and a CUPTI that only play (`record_programs/scripted_driver.c`), and end it
+//! where NVIDIA's would crash.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+/// The folder of the driver and the program, if there are NVTX's headers.
+fn device() -> Option<&'static Path> {
+    static DEVICE: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
+    let made = DEVICE.get_or_init(|| {
+        let include = headers()?;
+        let dir = tempfile::tempdir().unwrap();
+        compile(dir.path(), "libcuda.so.1", "scripted_driver.c", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+        let driver = dir.path().join("libcuda.so.1");
+        let found = format!("-Wl,-rpath,{}", dir.path().display());
+        compile(dir.path(), "launches", "launches.c", &[&include, driver.to_str().unwrap(), &found]);
+        Some(dir)
+    });
+    made.as_ref().map(tempfile::TempDir::path)
+}
+
+/// What became of a program under `record`.
+struct Launched {
+    run: PathBuf,
+    status: Option<i32>,
+    err: String,
+    /// By its own account.
+    kernels: i64,
+    copies: i64,
+    /// How long making its context took; none where its threads make some.
+    context: Option<Duration>,
+    /// From start to end.
+    took: Duration,
+    _dir: tempfile::TempDir,
+}
+
+/// Runs it so; `script`: how the driver behaves.
+fn launched(device: &Path, script: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Launched {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let (driver, program) = (device.join("libcuda.so.1"), device.join("launches"));
+    let variables = [script, &[("CANDLESCOPE_CUPTI", driver.to_str().unwrap())]].concat();
+    let begun = Instant::now();
+    let command = [&[program.to_str().unwrap()][..], arguments].concat();
+    let output = record_with(&variables, &run, options, &command);
+    let (took, out, err) = (begun.elapsed(), text(&output.stdout), text(&output.stderr));
+    let number = |before: &str, after: &str| -> Option<i64> {
+        out.split_once(before)?.1.split_once(after)?.0.rsplit(' ').next()?.parse().ok()
+    };
+    println!("{arguments:?} {options:?} {script:?}: {took:?}, {out}{err}");
+    Launched {
+        // The last one is launched after it has told.
+        kernels: number("launched ", " kernels").unwrap_or_else(|| panic!("{out}{err}")) + 1,
+        copies: number(" kernels, ", " copies").unwrap(),
+        context: number("context after ", " ms").map(|ms| Duration::from_millis(ms.unsigned_abs())),
+        status: output.status.code(),
+        run,
+        err,
+        took,
+        _dir: dir,
+    }
+}
+
+impl Launched {
+    /// Kernels and copies with their path, each with how many there are, in order.
+    fn found(&self) -> Vec<(String, String, i64)> {
+        let sql = "SELECT path, kind, count(*) AS n FROM kernels GROUP BY path, kind ORDER BY path, kind";
+        let rows = rows(&self.run, sql);
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or("none").to_string();
+        let row = |row: &serde_json::Value| (text(&row["path"]), text(&row["kind"]), row["n"].as_i64().unwrap());
+        rows.as_array().unwrap().iter().map(row).collect()
+    }
+
+    fn of_kind(&self, kind: &str) -> i64 {
+        self.found().iter().filter(|(_, of, _)| of == kind).map(|(.., n)| n).sum()
+    }
+}
+
+/// A context takes its time here, as a first one does, and so does switching records.
+const SLOW: [(&str, &str); 2] = [("SCRIPTED_CONTEXT_MS", "50"), ("SCRIPTED_SWITCH_MS", "5")];
+
+#[test]
+fn all_kernels_from_the_first_launch_on_are_in_the_run_with_their_ranges() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &SLOW, &[], &["ranges", "exit", "20"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    assert_eq!((done.kernels, done.copies), (20 * 7 + 1, 20));
+    let row = |path: &str, kind: &str, n| (path.to_string(), kind.to_string(), n);
+    let expected = [
+        row("decode", "kernel", 20),
+        row("decode", "memcpy", 20),
+        row("decode/block 0", "kernel", 60),
+        row("decode/block 1", "kernel", 60),
+        row("program", "kernel", 1),
+    ];
+    assert_eq!(done.found(), expected);
+    let names = rows(&done.run, "SELECT DISTINCT name FROM kernels WHERE path = 'decode/block 1' ORDER BY name");
+    let names: Vec<_> = names.as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+    assert_eq!(names, ["add(float*)", "linear(float*)", "norm(float*)"]);
+    let manifest = manifest(&done.run);
+    let kernels = &manifest["gpu"]["kernels"];
+    assert_eq!((&kernels["error"], &kernels["dropped"], &kernels["unattributed"]), (&().into(), &0.into(), &0.into()));
+    assert!(manifest["environment"]["cupti_library"].as_str().is_some_and(|file| file.ends_with("/libcuda.so.1")));
+    assert_eq!(manifest["complete"], true);
+}
+
+#[test]
+fn kernels_are_whole_where_the_program_ends_right_after_its_last_launch() {
+    let Some(device) = device() else { return };
+    for (end, status) in [("exit", 3), ("_exit", 4), ("return", 5)] {
+        let done = launched(device, &[], &[], &["plain", end, "3"]);
+        assert_eq!(done.status, Some(status), "{}", done.err);
+        assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies), "{end}");
+        assert!(done.found().iter().all(|(path, ..)| path != "none"), "each has an interval: {:?}", done.found());
+        assert_eq!(manifest(&done.run)["complete"], true);
+    }
+}
+
+/// CUPTI 12.9 ended the program that did (SIGSEGV): so does the scripted one, with a line.
+#[test]
+fn no_context_is_made_while_records_are_switched() {
+    let Some(device) = device() else { return };
+    for _ in 0..3 {
+        let done = launched(device, &SLOW, &[], &["threads", "exit", "5"]);
+        assert_eq!(done.status, Some(3), "{}", done.err);
+        assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies));
+    }
+    // Windows switch them again and again, beside a thread that makes contexts and ends them.
+    let script = [("SCRIPTED_CONTEXT_MS", "2"), ("SCRIPTED_SWITCH_MS", "2")];
+    let done = launched(device, &script, &["--cupti", "5/1s"], &["contexts", "exit", "350", "10"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let found = done.of_kind("kernel");
+    assert!(found > 0 && found < done.kernels / 2, "those of some steps: {found} of {}", done.kernels);
+    let windows = manifest(&done.run)["gpu"]["kernels"]["windows"].as_i64().unwrap();
+    assert!(windows >= 2, "{windows}");
+}
+
+/// A session that takes longer to start than a program is to wait.
+#[test]
+fn a_program_is_not_held_for_long_while_the_recorder_starts() {
+    let Some(device) = device() else { return };
+    let slow = [("SCRIPTED_BUFFERS_MS", "60000")];
+    let waited = launched(device, &slow, &[], &["plain", "exit"]);
+    let context = waited.context.unwrap();
+    assert!(context >= Duration::from_millis(1_900) && context < Duration::from_millis(3_500), "{context:?}");
+    assert_eq!(waited.status, Some(3), "{}", waited.err);
+    assert!(waited.took < Duration::from_secs(15), "{:?}", waited.took);
+    // Where no kernels are asked for there is nobody to wait for.
+    let off = launched(device, &slow, &["--cupti", "off"], &["plain", "exit"]);
+    assert!(off.context < Some(Duration::from_secs(1)) && off.status == Some(3), "{:?}: {}", off.context, off.err);
+}
+
+#[test]
+fn where_another_tool_has_cupti_that_is_said_and_the_rest_recorded() {
+    let Some(device) = device() else { return };
+    let script = [("SCRIPTED_SUBSCRIBE", "39"), ("SCRIPTED_CONTEXT_MS", "50")];
+    let done = launched(device, &script, &[], &["ranges", "exit", "20"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    assert!(done.err.contains("0 kernels (kernels were not recorded: CUPTI refused"), "{}", done.err);
+    assert!(done.err.contains("another tool records this process"), "{}", done.err);
+    assert!(done.context < Some(Duration::from_secs(1)), "nobody holds it: {:?}", done.context);
+    let manifest = manifest(&done.run);
+    assert_eq!((&manifest["complete"], &manifest["gpu"]["kernels"]["recorded"]), (&true.into(), &0.into()));
+    let decodes = paths(&done.run).into_iter().filter(|(path, _)| path.starts_with("decode"));
+    assert_eq!(decodes.collect::<Vec<_>>().len(), 3, "ranges are intervals as without kernels");
+}
+
+/// CUPTI that does not hand over what it has: the program ends nevertheless.
+#[test]
+fn the_end_of_the_program_is_not_held_by_cupti() {
+    let Some(device) = device() else { return };
+    for (end, status) in [("exit", 3), ("_exit", 4)] {
+        let done = launched(device, &[("SCRIPTED_FLUSH_MS", "60000")], &[], &["ranges", end]);
+        assert_eq!(done.status, Some(status), "{}", done.err);
+        assert!(done.took < Duration::from_secs(20), "{end}: {:?}", done.took);
+        assert!(paths(&done.run).contains(&("decode".into(), 3)), "what has no kernels is there");
+    }
+}
+
+#[test]
+fn results_end_steps_of_a_program_without_ranges_and_kernels_are_theirs() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[], &[], &["plain", "exit", "20"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let manifest = manifest(&done.run);
+    let of = |key: &str| manifest["environment"][key].as_i64().unwrap();
+    let repeated = of("steps_by_pattern");
+    assert!(
+        of("steps_by_results") == 20 && (15..=17).contains(&repeated),
+        "the first ones are learned from: {repeated}"
+    );
+    let sql = "SELECT count(DISTINCT step) AS steps, count(*) AS kernels FROM kernels WHERE path = 'repeated'";
+    assert_eq!(
+        rows(&done.run, sql),
+        serde_json::json!([{"steps": repeated, "kernels": repeated * 8}]),
+        "with each copy"
+    );
+}
