@@ -164,3 +164,105 @@ fn threads_of_a_run_are_ranks_where_that_is_asked_for() {
     assert!(fails(&["analyze", one, two, "--by-thread"]).contains("--by-thread is about one run"));
     assert!(fails(&["analyze", run, "--by-thread", "--what-if", "graph"]).contains("cannot be used with"));
 }
+
+/// What a script for two GPUs says of these ranks, whether it is content, and what it printed.
+fn checked(python: &Path, script: &str, command: &mut dyn FnMut(&mut Command)) -> (bool, String) {
+    let mut process = Command::new(python);
+    process.arg(Path::new(ROOT).join("tests/gpu").join(script)).env("CANDLESCOPE_BINARY", BINARY);
+    command(&mut process);
+    let output = process.output().unwrap();
+    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+}
+
+/// The scripts that judge real ranks read keys of ours: a key that is renamed shows here, and not on two rented GPUs alone.
+#[test]
+fn the_script_that_checks_two_ranks_holds_for_made_ones_and_finds_what_is_wrong() {
+    let Some(python) = require(&PYTHON) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let made = MadeRanks { large: 20, large_ns: 2_000_000, ..MadeRanks::default() };
+    write_ranks(dir.path(), &made.make());
+    let told = ok(&["analyze", dir.path().to_str().unwrap(), "--json"]);
+    let judged = |told: &str, options: &[&str]| {
+        let said = dir.path().join("said.json");
+        std::fs::write(&said, told).unwrap();
+        checked(&python, "check_ranks.py", &mut |command| {
+            command.args(options).stdin(std::fs::File::open(&said).unwrap());
+        })
+    };
+    let slow = ["--slow", "1", "--share", "0.2", "--bus", "0.2"];
+    let (holds, said) = judged(&told, &slow);
+    assert!(holds && said.contains("stragglers: [1], of 1") && !said.contains("WRONG"), "{said}");
+    for wrong in [
+        &["--slow", "0"][..],
+        &["--slow", "none"],
+        &["--slow", "1", "--bus", "0.9"],
+        &["--slow", "1", "--steps", "41"],
+        &["--slow", "1", "--source", "spans"],
+        &["--slow", "1", "--share", "3"],
+        &["--slow", "1", "--ends-us", "0.1"],
+    ] {
+        let (holds, said) = judged(&told, wrong);
+        assert!(!holds && said.contains("WRONG"), "{wrong:?}: {said}");
+    }
+    let (holds, said) = judged("no ranks", &slow);
+    assert!(!holds && said.contains("nothing was said of the ranks"), "{said}");
+    let renamed = told.replace("\"transfer_ns\"", "\"transferred_ns\"");
+    assert!(renamed != told && !judged(&renamed, &slow).0, "a key has another name");
+
+    // Where nobody is slow, nobody is named.
+    let even = dir.path().join("even");
+    write_ranks(&even, &MadeRanks { slower: vec![1.0, 1.0], noise: 0.02, ..MadeRanks::default() }.make());
+    let told = ok(&["analyze", even.to_str().unwrap(), "--json"]);
+    let (holds, said) = judged(&told, &["--slow", "none"]);
+    assert!(holds, "{said}");
+    assert!(!judged(&told, &["--slow", "1"]).0);
+}
+
+/// Kernels as Nsight Systems' tables have them: of each rank a file, which this script makes of the kernels of the runs.
+const AS_NSIGHT: &str = r#"
+import csv, io, os, sqlite3, subprocess, sys
+folder, factor, left_out = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+sql = "SELECT rank, name, gpu_start_ns, gpu_dur_ns FROM kernels WHERE kind = 'kernel' ORDER BY rank, gpu_start_ns"
+rows = subprocess.run([os.environ["CANDLESCOPE_BINARY"], "query", sql, folder, "--format", "csv", "--limit", "0"], check=True, capture_output=True, text=True)
+rows = list(csv.DictReader(io.StringIO(rows.stdout)))
+for rank, path in enumerate(sys.argv[4:]):
+    base = sqlite3.connect(path)
+    base.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    base.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName INTEGER)")
+    mine = [row for row in rows if int(row["rank"]) == rank][left_out:]
+    names = sorted({row["name"] for row in mine})
+    base.executemany("INSERT INTO StringIds VALUES (?, ?)", enumerate(names))
+    for row in mine:
+        start, ns = int(row["gpu_start_ns"]), int(row["gpu_dur_ns"])
+        ns = ns if row["name"].startswith("nccl") else round(ns * factor)
+        base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", (start, start + ns, names.index(row["name"])))
+    base.commit()
+"#;
+
+#[test]
+fn the_script_that_compares_kernels_with_nsights_holds_for_the_same_ones_and_finds_others() {
+    let Some(python) = require(&PYTHON) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path().join("runs");
+    let made = MadeRanks { large: 20, large_ns: 2_000_000, ..MadeRanks::default() };
+    write_ranks(&runs, &made.make());
+    let compared = |name: &str, factor: &str, left_out: &str| {
+        let files = [0, 1].map(|rank| dir.path().join(format!("{name}-{rank}.sqlite")));
+        let made = Command::new(&python)
+            .env("CANDLESCOPE_BINARY", BINARY)
+            .args(["-c", AS_NSIGHT, runs.to_str().unwrap(), factor, left_out])
+            .args(&files)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        checked(&python, "nsight_totals.py", &mut |command| {
+            command.arg(&runs).args(&files);
+        })
+    };
+    let (holds, said) = compared("same", "1", "0");
+    assert!(holds && said.contains("large all-reduces of who came last, mean") && said.contains(" 0 differ"), "{said}");
+    let (holds, said) = compared("slower", "1.1", "0");
+    assert!(!holds && said.contains("WRONG rank 0") && said.contains("WRONG rank 1"), "{said}");
+    let (holds, said) = compared("fewer", "1", "40");
+    assert!(!holds && said.contains("launches, Nsight has"), "{said}");
+}

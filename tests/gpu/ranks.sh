@@ -13,7 +13,8 @@
 #   CANDLESCOPE_HTA_PYTHON  a Python that has HolisticTraceAnalysis (default: python3, if it does; else it is not compared with)
 #   LIMIT    seconds that a start may take: one that hangs is ended, and said (150; NSYS_LIMIT below Nsight Systems: 300). After two of them
 #            nothing more is started: each would take as long
-#   PARTS    which of: costs starts contents hta nsight threads
+#   ROWS     sequences of a step of which the devices, and not the hosts, set the time (2048), for the part `device`
+#   PARTS    which of: costs starts device contents hta nsight threads windows
 # Its status is 0 if all checks hold; each that does not is printed with WRONG.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +28,7 @@ nsys=${NSYS:-$(command -v nsys || true)}
 # A program that uses NVLink multicast can put the GPUs of a shared host out of service.
 export NCCL_NVLS_ENABLE=0
 failed=0
-part() { [[ " ${PARTS:-costs starts contents hta nsight threads} " == *" $1 "* ]]; }
+part() { [[ " ${PARTS:-costs starts device contents hta nsight threads windows} " == *" $1 "* ]]; }
 wrong() { echo "  WRONG $*"; failed=1; }
 
 # In a file, because starts are parts of pipelines.
@@ -85,7 +86,7 @@ gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
 [ "$gpus" -ge 2 ] || { echo "ranks.sh: wants two GPUs, there are $gpus: tests/gpu/ranks_one_gpu.sh wants one"; exit 2; }
 for file in "$tp" "$cs"; do [ -x "$file" ] || { echo "ranks.sh: there is no $file"; exit 2; }; done
 mkdir -p "$out"
-rm -rf "${out:?}"/{plain,host,kernels,slow,nsys,threads,results}-* "${out:?}"/{one,nsys,hung}.txt
+rm -rf "${out:?}"/{plain,host,kernels,slow,device,windows,nsys,threads,results}-* "${out:?}"/{one,nsys,hung}.txt
 
 part_costs() {
   echo "-- one GPU"
@@ -111,11 +112,12 @@ if part costs; then kept costs; fi
 
 # One of each is needed below.
 starts=${STARTS:-3}
-part starts || starts=1
 part_starts() {
+  local most=$starts
+  part starts || most=1
   for slow in none 0 1; do
     part starts || [ $slow = none ] || continue
-    for start in $(seq "$starts"); do
+    for start in $(seq "$most"); do
       echo "-- slow: $slow, start $start"
       options=()
       [ $slow = none ] || options=(--slow-rank "$slow" --slow-share "$share")
@@ -128,6 +130,22 @@ part_starts() {
 }
 if part starts || part contents || part hta || part nsight; then kept starts; fi
 even=$out/slow-none-1
+
+# Hosts of two ranks may differ by as much as a slow rank is slow. Here they are ahead of their devices.
+part_device() {
+  for slow in none 0 1; do
+    for start in $(seq "$starts"); do
+      echo "-- the devices set the time, slow: $slow, start $start"
+      options=()
+      [ $slow = none ] || options=(--slow-rank "$slow" --slow-share "$share")
+      folder=$out/device-$slow-$start
+      both --out "$folder/rank-{}" --rows "${ROWS:-2048}" --context 14 --tokens 34 --kernels 1000 "${options[@]}" || wrong "a rank ended with an error"
+      "$cs" analyze "$folder" --json >"$folder.json" || wrong "analyze ended with an error"
+      "$here/check_ranks.py" --slow "$slow" --share "$share" --steps 20 <"$folder.json" || failed=1
+    done
+  done
+}
+if part device; then kept device; fi
 
 part_contents() {
   echo "-- what is in a start without a slow rank"
@@ -168,12 +186,14 @@ if part hta; then kept hta; fi
 part_nsight() {
   if [ -n "$nsys" ]; then
     echo "-- Nsight Systems"
-    PREFIX="$nsys profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-{}"
-    # Into a file: something that Nsight leaves behind must not keep our pipe open.
-    LIMIT=${NSYS_LIMIT:-300} both --tokens 60 >"$out/nsys.txt" 2>&1 || wrong "a rank ended with an error"
-    PREFIX=
-    without_progress <"$out/nsys.txt"
-    "$here/nsight_totals.py" "$even" "$out/nsys-0.sqlite" "$out/nsys-1.sqlite" || wrong "Nsight Systems saw other times"
+    for start in 1 2; do
+      PREFIX="$nsys profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-$start-{}"
+      # Into a file: something that Nsight leaves behind must not keep our pipe open.
+      LIMIT=${NSYS_LIMIT:-300} both --tokens 60 >"$out/nsys.txt" 2>&1 || wrong "a rank ended with an error"
+      PREFIX=
+      without_progress <"$out/nsys.txt"
+    done
+    "$here/nsight_totals.py" "$even" "$out"/nsys-1-{0,1}.sqlite --again "$out"/nsys-2-{0,1}.sqlite || wrong "Nsight Systems saw other times"
   else
     echo "-- no Nsight Systems: not compared"
   fi
@@ -226,5 +246,24 @@ part_threads() {
   fi
 }
 if part threads; then kept threads; fi
+# CUPTI that leaves waits for all contexts, and a collective of one device for the launch of the other: a window that ends amid them once
+# stopped a process for ever.
+part_windows() {
+  local start meet
+  for start in $(seq "$starts"); do
+    echo "-- windows that end amid collectives: a process a GPU, a thread a GPU; start $start"
+    both --out "$out/windows-processes-$start/rank-{}" --layers 8 --tokens 100 --kernels 10 || wrong "a rank ended with an error"
+    meet=$(mktemp -u)
+    timeout -k 5 "${LIMIT:-150}" "$tp" --threads 2 --meet "$meet" --out "$out/windows-threads-$start" --layers 8 --tokens 100 --kernels 10 ||
+      wrong "a process with a thread a GPU ended with status $?"
+    rm -f "$meet"
+    for run in "$out/windows-threads-$start" "$out/windows-processes-$start"; do
+      told=$(ask "SELECT count(DISTINCT device), count(DISTINCT step), sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) FROM kernels WHERE phase = 'decode'" "$run")
+      IFS=, read -r devices steps without <<<"$told"
+      holds "$(basename "$run"): kernels of $devices devices, of $steps steps, ${without:-0} without an interval" "${devices:-0} == 2 && ${steps:-0} >= 10"
+    done
+  done
+}
+if part windows; then kept windows; fi
 if [ $failed = 0 ]; then echo "all checks hold"; else echo "some checks do not hold"; fi
 exit $failed

@@ -62,6 +62,9 @@ struct Options {
     /// Positions of the KV cache that are full when decoding begins.
     #[arg(long, default_value_t = 128)]
     context: usize,
+    /// Sequences that a step decodes, all alike. With a thousand of them a step waits for its device, and not for its host.
+    #[arg(long, default_value_t = 1)]
+    rows: usize,
     /// MiB of a large exchange, of which a step each is made at the end; 0 makes none.
     #[arg(long, default_value_t = 256)]
     exchange: usize,
@@ -75,6 +78,11 @@ struct Options {
 const EXCHANGES: usize = 20;
 
 impl Options {
+    /// What a step decodes.
+    fn new_tokens(&self) -> llm::Tokens {
+        llm::Tokens::new(self.rows)
+    }
+
     fn device(&self) -> Result<Device> {
         let number = match self.device.split_once(':') {
             None if self.device == "cpu" => return Ok(Device::Cpu),
@@ -101,6 +109,9 @@ impl Options {
 
     #[cfg(feature = "nccl")]
     fn nccl(&self, device: &Device) -> Result<Collective> {
+        // NVLink multicast can put the GPUs of a shared host out of service.
+        let without_multicast = std::env::var("NCCL_NVLS_ENABLE").is_ok_and(|value| value == "0");
+        ensure!(without_multicast, "set NCCL_NVLS_ENABLE=0: this program does not use NVLink multicast");
         Ok(Collective::Nccl(nccl::AllReduce::meet(&self.meet, self.rank, self.world, device)?))
     }
 
@@ -190,6 +201,7 @@ fn decode(options: &Options) -> Result<()> {
         options.world,
         sizes.kv_heads
     );
+    ensure!(options.rows > 0, "--rows 0");
     let device = options.device()?;
     let collective = options.collective(&device)?;
     let slow = options.slow_rank == Some(options.rank);
@@ -200,6 +212,7 @@ fn decode(options: &Options) -> Result<()> {
         world: options.world,
         twice_every: Some(options.slow_every.max(1)).filter(|_| slow && options.slow_share.is_none()),
         slowing: options.slow_share.filter(|_| slow).map(|share| Slowing::new(share, options.layers, options.context)),
+        rows: options.rows,
     };
     let mut model = Model::new(split, &device, collective)?;
     let mut token = 1;
@@ -209,7 +222,7 @@ fn decode(options: &Options) -> Result<()> {
         let _in_request = request.enter();
         for at in 0..options.context {
             let began = Instant::now();
-            let step = llm::decode(llm::Tokens::new(1).context(at + 1));
+            let step = llm::decode(options.new_tokens().context(at + 1));
             token = model.forward(token)?;
             drop(step);
             if let Some(slowing) = &mut model.slowing {
@@ -233,7 +246,7 @@ fn decode(options: &Options) -> Result<()> {
     let mut took = Vec::new();
     for at in options.context..options.context + options.tokens {
         let began = Instant::now();
-        let step = llm::decode(llm::Tokens::new(1).context(at + 1));
+        let step = llm::decode(options.new_tokens().context(at + 1));
         token = model.forward(token)?;
         request.token();
         drop(step);

@@ -87,6 +87,7 @@ pub(crate) struct Model {
     pub(crate) slowing: Option<Slowing>,
     /// Of a rank that computes every n-th MLP twice: which n.
     twice_every: Option<usize>,
+    rows: usize,
 }
 
 /// A part of a weight: of its rows or its columns.
@@ -105,6 +106,8 @@ pub(crate) struct Split {
     pub(crate) world: usize,
     pub(crate) twice_every: Option<usize>,
     pub(crate) slowing: Option<Slowing>,
+    /// Sequences that a step decodes, all alike.
+    pub(crate) rows: usize,
 }
 
 /// Values of a variance that keeps activations as large as they are, from a seed.
@@ -152,8 +155,8 @@ impl Model {
         }
         let embedding = weight(vocab, hidden, Cut::Whole)?;
         let head = Linear(embedding.clone());
-        let (slowing, twice_every) = (split.slowing, split.twice_every);
-        Ok(Self { layers, head, embedding, collective, sizes, world, slowing, twice_every })
+        let (slowing, twice_every, rows) = (split.slowing, split.twice_every, split.rows);
+        Ok(Self { layers, head, embedding, collective, sizes, world, slowing, twice_every, rows })
     }
 
     pub(crate) fn all_reduce(&mut self, x: &Tensor) -> Result<Tensor> {
@@ -183,12 +186,13 @@ impl Model {
         Ok(wide.broadcast_div(&(mean + 1e-5)?.sqrt()?)?.to_dtype(x.dtype())?)
     }
 
-    /// One sequence, one token.
+    /// One token of each sequence: `[rows, hidden]`.
     fn attention(&mut self, at: usize, x: &Tensor) -> Result<Tensor> {
         let (heads, kv, head) = (self.sizes.heads / self.world, self.sizes.kv_heads / self.world, self.sizes.head);
+        let rows = self.rows;
         let layer = &mut self.layers[at];
         let split =
-            |linear: &Linear, heads: usize| -> Result<Tensor> { Ok(linear.forward(x)?.reshape((heads, 1, head))?) };
+            |linear: &Linear, heads: usize| -> Result<Tensor> { Ok(linear.forward(x)?.reshape((rows * heads, 1, head))?) };
         let (q, k, v) = (split(&layer.qkv[0], heads)?, split(&layer.qkv[1], kv)?, split(&layer.qkv[2], kv)?);
         let (k, v) = match &layer.cache {
             Some((keys, values)) => (Tensor::cat(&[keys, &k], 1)?, Tensor::cat(&[values, &v], 1)?),
@@ -196,11 +200,11 @@ impl Model {
         };
         layer.cache = Some((k.clone(), v.clone()));
         // Queries that share keys and values are rows of one product.
-        let q = q.reshape((kv, heads / kv, head))?;
+        let q = q.reshape((rows * kv, heads / kv, head))?;
         let scores = (q.matmul(&k.transpose(1, 2)?)? / (head as f64).sqrt())?.to_dtype(DType::F32)?;
         let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)?.exp()?;
         let weights = scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?.to_dtype(x.dtype())?;
-        let mixed = weights.matmul(&v)?.reshape((1, heads * head))?;
+        let mixed = weights.matmul(&v)?.reshape((rows, heads * head))?;
         layer.out.forward(&mixed)
     }
 
@@ -220,6 +224,9 @@ impl Model {
         let model = trace_span!(target: "tensor_parallel", "model");
         let _model = model.enter();
         let mut x = self.embedding.narrow(0, token as usize, 1)?;
+        if self.rows > 1 {
+            x = x.repeat((self.rows, 1))?;
+        }
         for at in 0..self.layers.len() {
             let block = trace_span!(target: "tensor_parallel", "block");
             let _block = block.enter();
