@@ -70,6 +70,11 @@ pub struct Device {
     /// without. `None` on other devices, if it is not known, or within other figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub panel_rate: Option<f64>,
+    /// Whether a processor's products of several rows read their weights, copy them and multiply one after the other, as
+    /// its figures were fitted. Without it they take the longer of reading and multiplying: so it is of datasheets, and of
+    /// files of calibrations that did not know it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub panels_in_turn: bool,
     /// Rates and costs by kind of operation, of a device that was calibrated in the finer form; they take the place of
     /// `bandwidth` and `kernel_floor` in predictions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,6 +102,7 @@ impl Device {
             sync: None,
             index_rate: None,
             panel_rate: None,
+            panels_in_turn: false,
             attained: None,
             launch_source: None,
         }

@@ -7,7 +7,7 @@
 //!   `launch` of `bench peaks` is the driver's part alone, to which the cost of a launch is in proportion;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
 //! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`,
-//!   `index_rate`, `panel_rate`;
+//!   `index_rate`, `panel_rate`, and `panels_in_turn`, which is true or false;
 //! - `attained`, the finer form of a calibration: [`Attained`].
 
 use super::attained::Attained;
@@ -115,6 +115,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         // What a calibration does not have apart is within its other figures.
         index_rate: found.index_rate.or_else(|| base.as_ref()?.index_rate.filter(|_| !is_fitted)),
         panel_rate: found.panel_rate.filter(|_| kind == DeviceKind::Cpu),
+        panels_in_turn: kind == DeviceKind::Cpu && fields.get("panels_in_turn") == Some(&Value::Bool(true)),
         attained,
         launch_source: match found.launch {
             Some(_) => Some("the peaks file".to_string()),

@@ -394,8 +394,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         ));
     }
     if let Some(rate) = device.panel_rate {
+        let in_turn = if device.panels_in_turn { ": they read, copy and multiply one after the other" } else { "" };
         all.push(format!(
-            "products of several rows copy their weights into panels first, which comes on top, at {:.1} GB/s",
+            "products of several rows copy their weights into panels first, which comes on top, at {:.1} GB/s{in_turn}",
             rate / 1e9
         ));
     }

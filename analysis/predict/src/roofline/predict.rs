@@ -9,7 +9,9 @@
 //! of each element.
 //!
 //! A processor's products of several rows copy their weights into panels, which comes on top where the device has a rate
-//! for it ([`Device::panel_rate`](candlescope_work::devices::Device::panel_rate)).
+//! for it ([`Device::panel_rate`](candlescope_work::devices::Device::panel_rate)). Nothing is multiplied while they are read
+//! and copied, so that reading, copying and multiplying add up where the device's figures were fitted so
+//! ([`Device::panels_in_turn`](candlescope_work::devices::Device::panels_in_turn)).
 //!
 //! A device that was calibrated in the finer form ([`Attained`](super::Attained)) has rates by kind of operation, and a
 //! kernel's own time comes before that of its work instead of standing in for it. There a step also ends later than
@@ -303,6 +305,8 @@ struct Parts {
     indexing: f64,
     /// Copying weights into panels.
     panels: f64,
+    /// Whether it multiplies when all is read and copied, and not meanwhile.
+    in_turn: bool,
 }
 
 impl Parts {
@@ -341,6 +345,7 @@ impl Parts {
             },
             indexing: device.index_rate.map_or(0.0, |rate| operation.index_steps / rate * 1e9),
             panels: device.panel_rate.map_or(0.0, |rate| operation.panel_bytes / rate * 1e9),
+            in_turn: device.panels_in_turn && operation.panel_bytes > 0.0,
         }
     }
 
@@ -351,7 +356,8 @@ impl Parts {
 
     fn device_ns(&self, device: &Device) -> Option<f64> {
         let roof = self.roof_ns()?;
-        let work = if device.attained.is_some() { roof + self.floor } else { roof.max(self.floor) };
+        let needed = if self.in_turn { roof.max(self.computing? + self.moving) } else { roof };
+        let work = if device.attained.is_some() { needed + self.floor } else { needed.max(self.floor) };
         Some(work + self.indexing + self.panels)
     }
 
@@ -365,8 +371,11 @@ impl Parts {
 
     fn bound(&self) -> Option<Bound> {
         let computing = self.computing?;
-        // Copies into panels come on top of the longer of the two.
-        let moving = if computing > self.moving { self.panels.max(self.moving) } else { self.moving + self.panels };
+        // Copies into panels come on top of the longer of the two, or of both.
+        let moving = match self.in_turn || computing <= self.moving {
+            true => self.moving + self.panels,
+            false => self.panels.max(self.moving),
+        };
         let times = [
             (computing, Bound::Compute),
             (moving, Bound::Memory),

@@ -42,6 +42,7 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
         "figures": figures,
         "index_rate": device.index_rate,
         "panel_rate": device.panel_rate.filter(|_| panels_are_determined),
+        "panels_in_turn": device.panels_in_turn,
         "attained": device.attained,
         "runs": calibration.runs,
         "cases": calibration.cases,

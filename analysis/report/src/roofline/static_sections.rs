@@ -128,6 +128,9 @@ fn latency(outlook: &Outlook) -> Section {
     };
     let each = match outlook.device.index_rate {
         Some(_) => "(max(roof, small kernels) + index arithmetic)",
+        None if outlook.device.panel_rate.is_some() && outlook.device.panels_in_turn => {
+            "(max(roof, small kernels); of products of several rows: reading + copies into panels + multiplying)"
+        }
         None if outlook.device.panel_rate.is_some() => "(max(roof, small kernels) + copies into panels)",
         None => "max(roof, small kernels)",
     };

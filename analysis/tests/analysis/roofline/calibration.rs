@@ -296,7 +296,7 @@ fn copies_into_panels_are_found_on_a_processor() {
     let mut device = known_device("EPYC-9654").unwrap();
     (device.name, device.bandwidth) = ("two cores".to_string(), 11e9);
     device.flops = [(Multiply::F32, 70e9)].into();
-    (device.kernel_floor, device.panel_rate) = (Some(20_000.0), Some(8e9));
+    (device.kernel_floor, device.panel_rate, device.panels_in_turn) = (Some(20_000.0), Some(8e9), true);
     let mut random = StdRng::seed_from_u64(5);
     let runs: Vec<CalibrationRun> = ["smollm2-135m", "gpt2"]
         .into_iter()
@@ -322,7 +322,9 @@ fn copies_into_panels_are_found_on_a_processor() {
         let own = found.held_out.iter().filter(|held| held.left_out == left_out);
         own.map(|held| held.error.abs()).fold(0.0, f64::max)
     };
-    assert!(worst(LeftOut::Model) < 0.1, "{}", worst(LeftOut::Model));
+    // One model's runs do not tell 20 µs an operation from a lower bandwidth.
+    assert!(worst(LeftOut::Case) < 0.05, "{}", worst(LeftOut::Case));
+    assert!(worst(LeftOut::Model) < 0.15, "{}", worst(LeftOut::Model));
     assert!(calibration_markdown(&found).contains("copying weights into panels"));
     // A file keeps it, and a prediction says that it is in it.
     let read = peaks_device(&calibration_json(&found).to_string(), None).unwrap();
@@ -336,6 +338,15 @@ fn copies_into_panels_are_found_on_a_processor() {
     assert_eq!(tpot(&read, "f32", 1), tpot(&without, "f32", 1), "a row alone is multiplied as it is");
     assert_eq!(tpot(&read, "q8_0", 4), tpot(&without, "q8_0", 4), "blocks are not copied");
     assert!(tpot(&read, "f32", 2) > 1.8 * tpot(&without, "f32", 2));
+    // Reading and multiplying add up, where the file says so. A file of before predicts as it did: the longer of the two.
+    let mut file = calibration_json(&found);
+    assert_eq!(file.as_object_mut().unwrap().remove("panels_in_turn"), Some(true.into()));
+    let before = peaks_device(&file.to_string(), None).unwrap();
+    assert_eq!((read.panels_in_turn, before.panels_in_turn), (true, false));
+    assert_eq!(tpot(&read, "f32", 1), tpot(&before, "f32", 1));
+    let added = tpot(&read, "f32", 8) - tpot(&before, "f32", 8);
+    let multiplying = 2.0 * shape.parameters() as f64 * 8.0 / read.flops[&Multiply::F32] * 1e9;
+    assert!((0.8..1.05).contains(&(added / multiplying)), "{added} of {multiplying}");
     let mixture = known_model("mixtral-8x7b").unwrap();
     let token = |batch: u64| {
         let scenario = Scenario::new(Format::named("f32").unwrap()).batch(batch).tokens(64, 12);

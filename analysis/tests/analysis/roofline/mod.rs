@@ -7,3 +7,4 @@ mod models;
 mod peaks;
 mod predictions;
 mod runs;
+mod takes;

@@ -20,6 +20,8 @@ const INDEX_RATE: f64 = 4.8e11;
 /// Share of the rate at which weights are read that products of unaligned rows begin with: GPT-2's head reached it with
 /// 8 to 32 rows on an H200.
 const UNALIGNED: f64 = 0.2;
+/// Shortest times of a processor's operation from which the search begins as well, in nanoseconds.
+const FLOORS: [f64; 4] = [3_000.0, 10_000.0, 30_000.0, 100_000.0];
 /// A parameter is determined if halving or doubling it changes some prediction by this share.
 const FELT: f64 = 0.01;
 
@@ -188,6 +190,7 @@ impl Fit {
             sync: None,
             index_rate: None,
             panel_rate: None,
+            panels_in_turn: device.kind == DeviceKind::Cpu,
             attained: None,
             ..device.clone()
         };
@@ -247,6 +250,32 @@ impl Fit {
         }
         let (parameters, start): (Vec<_>, Vec<f64>) = all.into_iter().map(|(p, v)| (p, v.ln())).unzip();
         Self { form, parameters, start, base }
+    }
+
+    /// The same without the shortest time of an operation: on a processor, where nothing is launched, runs often do not
+    /// tell it from a lower bandwidth. `None` where it is not fitted, or is a launched kernel's.
+    pub(super) fn without_floor(&self) -> Option<Self> {
+        let at = self.parameters.iter().position(|parameter| *parameter == Parameter::Floor)?;
+        if self.base.kind != DeviceKind::Cpu {
+            return None;
+        }
+        let (mut parameters, mut start) = (self.parameters.clone(), self.start.clone());
+        parameters.remove(at);
+        start.remove(at);
+        let base = Device { kernel_floor: None, kernel_least: None, ..self.base.clone() };
+        Some(Self { form: self.form, parameters, start, base })
+    }
+
+    /// Values of [`without_floor`](Self::without_floor), each time with one of [`FLOORS`].
+    pub(super) fn with_floors(&self, values: &[f64]) -> Vec<Vec<f64>> {
+        let at = self.parameters.iter().position(|parameter| *parameter == Parameter::Floor);
+        let Some(at) = at.filter(|at| *at <= values.len()) else { return Vec::new() };
+        let with = |floor: f64| {
+            let mut values = values.to_vec();
+            values.insert(at, floor.ln());
+            values
+        };
+        FLOORS.map(with).into()
     }
 
     pub(super) fn candidate(&self, values: &[f64]) -> Candidate {

@@ -7,6 +7,9 @@
 //! better by more than its further parameters explain [Schwarz, *Estimating the Dimension of a Model*, Annals of
 //! Statistics 6 (1978)].
 //!
+//! By the same criterion the coarser form does without the shortest time of an operation on a processor: in the runs of one
+//! model it trades places with the bandwidth.
+//!
 //! Intervals come from cases drawn with repetition (bootstrap): a case is a model that was asked something, with all
 //! its repetitions, because these share what made the first one fast or slow. Errors come from fits without a case, and
 //! without a model: neither knows what it predicts.
@@ -103,7 +106,7 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
     let (fit, best) = chosen(&observed, cases.len(), device);
     let drawn = drawn(&fit, &best, &observed, &cases);
     let determined = fit.felt(&all, &best);
-    let held_out = account(&fit, &best, runs, &observed, [&cases, &models]);
+    let held_out = account(&fit, &best, device, runs, &observed, [&cases, &models]);
     let (squares, _) = fit.squares(&all, &best);
     let weights: f64 = all.iter().flat_map(|run| &run.figures).map(|(.., weight)| weight).sum();
 
@@ -134,24 +137,34 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
 /// The form that the runs carry, with its best values.
 fn chosen(runs: &[Observed], cases: usize, device: &Device) -> (Fit, Vec<f64>) {
     let all: Vec<&Observed> = runs.iter().collect();
-    let of = |form: Form| {
-        let fit = Fit::new(form, runs, device);
-        let best = fit.search(&all);
-        (fit, best)
-    };
-    let coarse = of(Form::Roof);
+    let coarse = fewest(Fit::new(Form::Roof, runs, device), &all);
     let (_, figures) = coarse.0.squares(&all, &coarse.1);
     let parameters = Fit::new(Form::Attained, runs, device).parameters.len();
     if cases < FINE_CASES || figures < FINE_FIGURES * parameters {
         return coarse;
     }
-    let fine = of(Form::Attained);
-    let criterion = |(fit, best): &(Fit, Vec<f64>)| {
-        let (squares, n) = fit.squares(&all, best);
-        let n = n as f64;
-        n * (squares / n).max(1e-12).ln() + best.len() as f64 * n.ln()
-    };
-    if criterion(&fine) < criterion(&coarse) { fine } else { coarse }
+    let fine = fewest(Fit::new(Form::Attained, runs, device), &all);
+    let of = |(fit, best): &(Fit, Vec<f64>)| criterion(fit, best, &all);
+    if of(&fine) < of(&coarse) { fine } else { coarse }
+}
+
+/// A fit with its best values, without the shortest time of an operation unless these runs carry it.
+fn fewest(fit: Fit, runs: &[&Observed]) -> (Fit, Vec<f64>) {
+    let best = fit.search(runs);
+    let Some(without) = fit.without_floor() else { return (fit, best) };
+    let plain = without.search(runs);
+    // Where it is shorter than every operation no slope leads to it: it is looked for from longer ones, too.
+    let longer = fit.with_floors(&plain).into_iter().map(|values| fit.search_from(runs, &values));
+    let whole = std::iter::once(best).chain(longer).map(|values| (criterion(&fit, &values, runs), values));
+    let (carried, best) = whole.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, Vec::new()));
+    if criterion(&without, &plain, runs) <= carried { (without, plain) } else { (fit, best) }
+}
+
+/// Schwarz's criterion: the less, the better the runs carry these parameters.
+fn criterion(fit: &Fit, best: &[f64], runs: &[&Observed]) -> f64 {
+    let (squares, n) = fit.squares(runs, best);
+    let n = n as f64;
+    n * (squares / n).max(1e-12).ln() + best.len() as f64 * n.ln()
 }
 
 /// Fits to cases drawn with repetition.
@@ -168,6 +181,7 @@ fn drawn(fit: &Fit, best: &[f64], runs: &[Observed], cases: &[Vec<usize>]) -> Ve
 fn account(
     fit: &Fit,
     best: &[f64],
+    device: &Device,
     runs: &[CalibrationRun],
     observed: &[Observed],
     [cases, models]: [&[Vec<usize>]; 2],
@@ -181,11 +195,13 @@ fn account(
             let others = (0..runs.len()).filter(|at| !group.contains(at)).map(|at| &observed[at]);
             let others: Vec<&Observed> = others.collect();
             // The search begins anew for a model: what it alone determined must not be known.
-            let values = match left_out {
-                LeftOut::Model => fit.search(&others),
-                _ => fit.search_from(&others, best),
+            let candidate = match left_out {
+                LeftOut::Model => {
+                    let (own, values) = fewest(Fit::new(fit.form, observed, device), &others);
+                    own.candidate(&values)
+                }
+                _ => fit.candidate(&fit.search_from(&others, best)),
             };
-            let candidate = fit.candidate(&values);
             all.extend(group.iter().flat_map(|at| of(*at, &candidate, left_out)));
         }
     }
