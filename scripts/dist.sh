@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Archives of the command line, as a release has them: `dist/candlescope-VERSION-TARGET.tar.gz` with the program, what `record` loads
 # into other programs (gnu), completions, manual pages, a bill of materials (CycloneDX) and licences, and `dist/SHA256SUMS`. Each
-# program is tried before it is packed; the static one in an empty root directory.
+# program is tried before it is packed; the static one in an empty root directory, those of other machines with Wine or QEMU where
+# these are there. What was not tried is said.
 # Usage: scripts/dist.sh [TARGET…]     [default: this machine's own, and on Linux the static one of musl beside it]
-# OUT=DIR chooses another folder. SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
-set -euo pipefail
+# On Linux Debian's cross compilers make x86_64-pc-windows-gnu and aarch64-unknown-linux-gnu as well. OUT=DIR chooses another folder. SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
+set -Eeuo pipefail
+trap 'echo "error: scripts/dist.sh, line $LINENO: $BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
 host=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -12,6 +14,8 @@ out=${OUT:-dist}
 target_dir=${CARGO_TARGET_DIR:-target}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 targets=("$@")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 if [ ${#targets[@]} -eq 0 ]; then
   targets=("$host")
   case $host in *-linux-gnu) targets+=("${host%-gnu}-musl") ;; esac
@@ -19,11 +23,35 @@ fi
 
 need() { command -v "$1" >/dev/null 2>&1 || { echo "error: $1 is not installed: $2" >&2; exit 1; }; }
 need cargo-cyclonedx "cargo install cargo-cyclonedx --locked"
+# The C compiler that makes programs for $1 here, which links them, too, and Debian's package with it; nothing where none is known.
+cross_compiler() {
+  case $1 in
+    "$host") ;;
+    x86_64-pc-windows-gnu) echo x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64 ;;
+    aarch64-unknown-linux-gnu) echo aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu ;;
+    x86_64-unknown-linux-gnu) echo x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu ;;
+  esac
+}
+# Ends where the host is not one of $1: the linker and libraries of that system are there alone.
+made_on() { case $host in *-"$1"-*) ;; *) echo "error: $target can be made only on $2" >&2; exit 1 ;; esac; }
 # Texts are read whole before they are searched: with `pipefail`, a program that writes on after grep has found its line would fail.
 installed=$(rustup target list --installed)
 for target in "${targets[@]}"; do
+  case $target in
+    "$host") ;;
+    *-apple-*) made_on apple macOS ;;
+    *-msvc) made_on windows "Windows, but x86_64-pc-windows-gnu on Linux as well" ;;
+    "${host%%-*}"-*-linux-musl) need musl-gcc "Debian and Ubuntu have it in musl-tools" ;;
+  esac
   grep -qx "$target" <<< "$installed" || { echo "error: Rust for $target is not there: rustup target add $target" >&2; exit 1; }
-  case $target in *-linux-musl) need musl-gcc "Debian and Ubuntu have it in musl-tools" ;; esac
+  case $target in *windows*) need 7z "Debian and Ubuntu have it in p7zip-full" ;; esac
+  # Libraries in C find their compiler by its name; the linker has to be named, unless somebody has.
+  read -r compiler package <<< "$(cross_compiler "$target")"
+  linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$target")_LINKER
+  if [ -n "$compiler" ] && [ -z "${!linker:-}" ]; then
+    need "$compiler" "Debian and Ubuntu have it in $package"
+    export "$linker=$compiler"
+  fi
 done
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
 
@@ -42,13 +70,37 @@ try() {
 
 # The same where nothing else is: no shell, no library, no certificate, and neither devices nor /proc, of which even a container has some.
 try_alone() {
-  local root run
-  root=$(mktemp -d)
+  local root=$scratch/root run
+  mkdir -p "$root/tmp" "$root/proc" "$root/dev"
   cp "$1" "$root/candlescope"
-  mkdir "$root/tmp" "$root/proc" "$root/dev"
   if [ "$(id -u)" -eq 0 ]; then run=(chroot "$root"); else run=(unshare --user --map-root-user chroot "$root"); fi
   try "${run[*]} /candlescope" /tmp
   rm -rf "$root"
+}
+
+# Sets `start` to what starts the program $2 of the target $1 here: itself, or with Wine or QEMU. Empty where nothing does.
+how_to_start() {
+  local arch=${1%%-*}
+  start=
+  case $1 in
+    "$host" | "${host%%-*}"-*-linux-musl) start=$2 ;;
+    *-windows-gnu) if command -v wine >/dev/null; then prepare_wine; start="wine $2"; fi ;;
+    *-linux-gnu) if command -v "qemu-$arch" >/dev/null; then start="qemu-$arch -L /usr/$arch-linux-gnu $2"; fi ;;
+  esac
+}
+
+# Wine in a folder of its own, so that nobody's settings count. Programs of Rust take random numbers from a library of Windows that
+# Wine 8 does not have: there a stand-in asks the function that it has.
+prepare_wine() {
+  export WINEPREFIX=$scratch/wine WINEDEBUG=-all
+  if [ -d "$WINEPREFIX" ]; then return; fi
+  local library=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
+  wine cmd /c exit >/dev/null 2>&1 || { echo "error: wine is there and does not start: wine cmd /c exit" >&2; exit 1; }
+  [ -e "$library" ] || x86_64-w64-mingw32-gcc -shared -o "$library" -xc - -ladvapi32 <<'C'
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG length);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) { return SystemFunction036(bytes, (ULONG)length); }
+C
 }
 
 rm -rf "$out"
@@ -70,11 +122,7 @@ for target in "${targets[@]}"; do
       cp "$target_dir/$target/dist/libcandlescope_inject.so" "$folder/"
       ;;
   esac
-  if [ "$target" = "$host" ]; then
-    scratch=$(mktemp -d)
-    try "$program" "$scratch"
-    rm -rf "$scratch"
-  fi
+  how_to_start "$target" "$program"
   case $target in
     "${host%%-*}"-*-linux-musl)
       # A program with an interpreter is none that starts anywhere.
@@ -82,11 +130,20 @@ for target in "${targets[@]}"; do
       if grep -q INTERP <<< "$headers"; then echo "error: $program is not static" >&2; exit 1; fi
       try_alone "$program"
       ;;
+    *)
+      if [ -n "$start" ]; then
+        mkdir -p "$scratch/$target"
+        try "$start" "$scratch/$target"
+        if [ "$start" != "$program" ]; then echo "tried with ${start%% *}"; fi
+      else
+        echo "NOT tried: nothing here starts a program of $target (Debian and Ubuntu have wine and qemu-user)"
+        # Texts are the same on every target: this machine's own program tells them.
+        cargo build -q --locked --profile dist -p candlescope-cli --bin candlescope --target "$host"
+        start=$target_dir/$host/dist/candlescope
+      fi
+      ;;
   esac
-  # Texts are the same on every target; programs of other machines do not run here.
-  teller=$program
-  "$teller" --version >/dev/null 2>&1 || teller=$target_dir/$host/dist/candlescope
-  "$teller" man --out "$folder/man/man1" >/dev/null
+  $start man --out "$folder/man/man1" >/dev/null
   mkdir -p "$folder/completions"
   for shell in bash zsh fish powershell elvish; do
     case $shell in
@@ -94,14 +151,18 @@ for target in "${targets[@]}"; do
       powershell) file=candlescope.ps1 ;;
       *) file=candlescope.$shell ;;
     esac
-    "$teller" completions $shell > "$folder/completions/$file"
+    $start completions $shell > "$folder/completions/$file"
   done
   cp README.md LIMITATIONS.md CHANGELOG.md LICENSE-* "$folder/"
   SOURCE_DATE_EPOCH=$epoch cargo cyclonedx -q --manifest-path cli/Cargo.toml --format json --target "$target" --override-filename sbom
   mv cli/sbom.json "$folder/candlescope.cdx.json"
   find . -name sbom.json -not -path "./$target_dir/*" -not -path './.*' -delete
   case $target in
-    *windows*) (cd "$out" && 7z a -bso0 "$name.zip" "$name") ;;
+    *windows*)
+      # The same commit gives the same archive: its dates are local times.
+      find "$folder" -exec touch -d "@$epoch" {} +
+      (cd "$out" && TZ=UTC 7z a -bso0 -mtc=off -mta=off "$name.zip" "$name")
+      ;;
     *)
       if tar --version 2>/dev/null | grep -q GNU; then
         # The same commit gives the same archive.

@@ -1,5 +1,5 @@
 """What GitHub runs is what somebody looked at: every action by its commit, no token left in a checkout, no file changed on its way to
-Windows. `python3 -m unittest discover -s scripts`."""
+Windows; and what a release is made of is checked before. `python3 -m unittest discover -s scripts`."""
 
 import pathlib
 import re
@@ -42,6 +42,23 @@ class Workflows(unittest.TestCase):
         self.assertGreater(len(checkouts), 5)
         for at, _, _, _, after in checkouts:
             self.assertEqual([line.strip() for line in after], ["with:", "persist-credentials: false"], at)
+
+
+class Archives(unittest.TestCase):
+    def test_what_a_release_is_made_on_has_checked_it_before(self):
+        workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+        checked = re.search(r"^  elsewhere:.*?^        os: \[(.*?)\]$", workflow, re.MULTILINE | re.DOTALL)[1].split(", ")
+        made = re.findall(r"- { os: ([\w.-]+), targets: ", (ROOT / ".github/workflows/release.yml").read_text())
+        self.assertGreater(len(made), 3)
+        # The tests run on the first one's kind.
+        self.assertEqual(sorted(checked), sorted(made[1:]), made)
+
+    def test_cross_compilers_are_the_same_for_a_check_and_for_an_archive(self):
+        compilers = re.findall(r"^C_COMPILER_(\S+) = (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        self.assertGreater(len(compilers), 1)
+        script = (ROOT / "scripts/dist.sh").read_text()
+        for target, compiler in compilers:
+            self.assertIn(f"\n    {target}) echo {compiler} ", script)
 
 
 class Files(unittest.TestCase):

@@ -78,14 +78,22 @@ fn write(file: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn told(report: &Path) -> String {
-    let address = std::path::absolute(report).unwrap_or_else(|_| report.to_path_buf());
+    let report = std::path::absolute(report).unwrap_or_else(|_| report.to_path_buf());
     format!(
         "
 This was recorded on an NVIDIA H200: candle's own Qwen2.5-0.5B in f32 with random weights, three answers of eight tokens, kernels
-of one step in six. The report as a page: file://{}
+of one step in six. The report as a page: {}
 A run of your own, of a built-in model on this machine: candlescope profile --model embedded --out runs/first",
-        address.display()
+        address(&report.display().to_string())
     )
+}
+
+/// What a browser opens the file at an absolute path by: `file:///runs/report.html`, on Windows `file:///C:/runs/report.html`.
+fn address(path: &str) -> String {
+    match path.starts_with('/') {
+        true => format!("file://{path}"),
+        false => format!("file:///{}", path.replace('\\', "/")),
+    }
 }
 
 /// Hands a file to whatever opens such files here.
@@ -107,6 +115,12 @@ fn opened(file: &Path) -> bool {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_browser_finds_the_report_on_every_system() {
+        assert_eq!(address("/runs/demo/report.html"), "file:///runs/demo/report.html");
+        assert_eq!(address(r"C:\runs\demo\report.html"), "file:///C:/runs/demo/report.html");
+    }
 
     /// A file that the recording script adds later would be missing from the demo.
     #[test]

@@ -85,11 +85,11 @@ pub(crate) fn quantised(name: &str) -> Result<GgmlDType> {
 /// How keys and values are held: `auto` or `q8`.
 pub(crate) fn kv_cache_dtype(name: &str) -> Result<KvCacheDType> {
     let wanted = name.to_ascii_lowercase();
-    match KvCacheDType::ALL.into_iter().find(|dtype| dtype.as_str() == wanted) {
-        Some(dtype) => Ok(dtype),
+    match KvCacheDType::ALL.iter().find(|dtype| dtype.as_str() == wanted) {
+        Some(dtype) => Ok(*dtype),
         None => bail!(
             "--kv-cache-dtype `{name}` is not known; keys and values are held as {}",
-            KvCacheDType::ALL.map(KvCacheDType::as_str).join(" or ")
+            KvCacheDType::ALL.iter().map(|dtype| dtype.as_str()).collect::<Vec<_>>().join(" or ")
         ),
     }
 }

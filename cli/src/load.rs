@@ -329,6 +329,7 @@ fn new_file(dir: &Path) -> std::io::Result<(PathBuf, File)> {
 }
 
 /// Descriptors that this process needs besides a socket for each client.
+#[cfg(unix)]
 const OTHER_FILES: u64 = 64;
 
 /// Raises the limit on open files as far as that is allowed, and refuses more clients than it has room for: they would
@@ -357,7 +358,6 @@ fn room_for_sockets(_: &LoadArgs) -> Result<()> {
     Ok(())
 }
 
-/// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
 /// Numbers of clients, as one value of the option has them.
 #[derive(Debug, Clone)]
 struct Clients(Vec<u32>);
@@ -375,6 +375,7 @@ impl LoadArgs {
     }
 }
 
+/// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
 fn listen_for_interrupts(stop: &Stop) -> Result<()> {
     let stop = stop.clone();
     on_interrupt(Duration::from_secs(1), move || {

@@ -5,15 +5,6 @@ use common::*;
 use std::path::Path;
 use std::process::Command;
 
-/// Names of commands in the help of one.
-fn commands(of: &[&str]) -> Vec<String> {
-    let help = ok(&[of, &["--help"]].concat());
-    let Some((_, list)) = help.split_once("Commands:\n") else { return Vec::new() };
-    let list = list.split("\n\n").next().unwrap();
-    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.map(|line| line.split_whitespace().next().unwrap().to_string()).filter(|name| name != "help").collect()
-}
-
 #[test]
 fn a_demo_is_opened_as_any_run_and_what_it_says_next_works() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use candlescope_testkit::completions::{Server, models, stream};
 use candlescope_testkit::ranks::MadeRanks;
 use common::*;
 use serde_json::{Map, Value, json as object};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -251,22 +252,41 @@ fn answers_are_what_their_schemas_say() {
     hold_against_schemas(&Value::Object(answers.0), cfg!(unix));
 }
 
+/// All commands that take `--json`, as they are typed, with those below others: `bench latency`.
+fn commands_with_json() -> BTreeSet<String> {
+    let mut with_json = BTreeSet::new();
+    let mut left: Vec<Vec<String>> = commands(&[]).into_iter().map(|name| vec![name]).collect();
+    while let Some(command) = left.pop() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        left.extend(commands(&words).into_iter().map(|name| [command.clone(), vec![name]].concat()));
+        let help = ok(&[&words[..], &["--help"]].concat());
+        if help.lines().any(|line| line.trim_start().starts_with("--json")) {
+            with_json.insert(command.join(" "));
+        }
+    }
+    with_json
+}
+
 #[test]
 fn every_command_with_json_has_a_schema() {
     let page = std::fs::read_to_string(Path::new(ROOT).join("docs/json.md")).unwrap();
-    let help = ok(&["--help"]);
-    let (_, list) = help.split_once("Commands:").unwrap();
-    // Continued descriptions stand further in.
-    let entries = list.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
-    let names: Vec<&str> = entries.filter_map(|line| line.split_whitespace().next()).collect();
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.starts_with('-')).collect();
-    let with_json = names.iter().filter(|name| **name != "help" && ok(&[name, "--help"]).contains("--json"));
-    let mut seen = 0;
-    for name in with_json {
-        seen += 1;
-        assert!(page.contains(&format!("`{name}")), "docs/json.md has no row for `{name}`");
+    let with_json = commands_with_json();
+    assert!(with_json.len() >= 24 && with_json.contains("bench latency"), "{with_json:?}");
+    // What is asked in rows that lead to a schema.
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let cells = rows.filter(|(_, rest)| rest.contains("(schemas/")).map(|(cell, _)| cell);
+    let asked: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let is_of = |asked: &str, command: &str| {
+        asked.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    for command in &with_json {
+        let has_row = asked.iter().any(|asked| is_of(asked, command));
+        assert!(has_row, "docs/json.md has no row for `{command}`: write its name as it is typed");
     }
-    assert!(seen >= 15, "{seen}");
+    // An option that is named beside a command begins with a dash.
+    for asked in asked.iter().filter(|asked| !asked.starts_with('-')) {
+        assert!(with_json.iter().any(|command| is_of(asked, command)), "docs/json.md: `{asked}` takes no --json");
+    }
     for file in std::fs::read_dir(Path::new(ROOT).join("docs/schemas")).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         assert!(page.contains(&format!("(schemas/{name})")), "docs/json.md does not lead to {name}");

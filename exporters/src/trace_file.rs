@@ -29,23 +29,55 @@ pub trait TraceFormat: Send + Sized + 'static {
     fn forget(&mut self);
 }
 
+/// A trace that is written batch by batch.
+#[derive(Debug)]
+pub struct GrowingTrace<F> {
+    format: F,
+    /// What was not written yet: the header, before the first batch.
+    buffer: Vec<u8>,
+}
+
+impl<F: TraceFormat> GrowingTrace<F> {
+    /// One of which nothing is written yet.
+    pub fn new(run: &RunManifest) -> Self {
+        let (mut format, mut buffer) = (F::new(run), Vec::new());
+        format.header(&mut buffer);
+        Self { format, buffer }
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn batch(&mut self, batch: &Batch, out: &mut impl Write) -> io::Result<()> {
+        self.format.batch(batch, &mut self.buffer);
+        out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn end(mut self, out: &mut impl Write) -> io::Result<()> {
+        self.buffer.extend_from_slice(F::FOOTER);
+        out.write_all(&self.buffer)?;
+        out.flush()
+    }
+}
+
 /// Writes a whole trace.
 pub(crate) fn write<F: TraceFormat, B: Borrow<Batch>>(
     out: &mut impl Write,
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
 ) -> io::Result<()> {
-    let mut format = F::new(run);
-    let mut buffer = Vec::new();
-    format.header(&mut buffer);
+    let mut trace = GrowingTrace::<F>::new(run);
     for batch in batches {
-        format.batch(batch.borrow(), &mut buffer);
-        out.write_all(&buffer)?;
-        buffer.clear();
+        trace.batch(batch.borrow(), out)?;
     }
-    buffer.extend_from_slice(F::FOOTER);
-    out.write_all(&buffer)?;
-    out.flush()
+    trace.end(out)
 }
 
 /// An [`Exporter`] that appends to one file.

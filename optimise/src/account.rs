@@ -163,6 +163,17 @@ impl Phase {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
+    /// What requests gained, by the figure of this aim; `None` where they are counted, or it was not measured.
+    fn gain_of_requests(&self, aim: Aim) -> Option<f64> {
+        if self.other_steps {
+            return self.obtained.map(|obtained| obtained.gain);
+        }
+        let BeforeAfter { before, after, .. } = *self.figure(aim.of_requests()?)?;
+        // Of tokens a second, more is better.
+        let left = if aim == Aim::Throughput { before / after } else { after / before };
+        left.is_finite().then(|| 1.0 - left)
+    }
+
     /// Whether it is a command that somebody wrote, held against the program as it was at first.
     pub(crate) fn is_command(&self) -> bool {
         self.remedy == COMMAND
@@ -175,6 +186,29 @@ impl Phase {
         let promised = Estimate { low: promised.low, mid: promised.mid, high: promised.high };
         came_true(promised, Estimate { low: obtained.low?, mid: obtained.gain, high: obtained.high? })
     }
+}
+
+/// What gains are shares of, for people.
+const STEP_TIME: &str = "step time";
+const REQUEST_TIME: &str = "time of requests";
+const EITHER_TIME: &str = "time";
+
+/// What the gains of these phases are shares of, for people: the time of steps, that of requests, or the time where there are both.
+pub(crate) fn time_of<'a>(phases: impl Iterator<Item = &'a Phase>) -> &'static str {
+    let other_steps: Vec<bool> = phases.map(|phase| phase.other_steps).collect();
+    match (other_steps.contains(&true), other_steps.contains(&false)) {
+        (true, false) => REQUEST_TIME,
+        (true, true) => EITHER_TIME,
+        (false, _) => STEP_TIME,
+    }
+}
+
+/// What these gains come to, one after the other; `None` without any. Commands are held against the same program: of several, the
+/// best one counts.
+fn come_to<'a>(phases: impl Iterator<Item = &'a Phase> + Clone, gain: impl Fn(&Phase) -> Option<f64>) -> Option<f64> {
+    let commands = phases.clone().filter(|phase| phase.is_command()).filter_map(&gain).reduce(f64::max);
+    let gains: Vec<f64> = phases.filter(|phase| !phase.is_command()).filter_map(&gain).chain(commands).collect();
+    (!gains.is_empty()).then(|| 1.0 - gains.iter().map(|gain| 1.0 - gain).product::<f64>())
 }
 
 /// What a difference between a promise and the result is in.
@@ -356,34 +390,33 @@ impl Account {
         kept.chain(self.whole.as_deref()).any(|phase| phase.figure("step_ns").is_some())
     }
 
-    /// The gain of the step time from the first state to the last, whatever the aim is, where anything was kept: measured as a whole, or else what the steps' own
-    /// gains come to.
+    /// The gain from the first state to the last, whatever the aim is, where anything was kept: measured as a whole, or else what the
+    /// steps' own gains come to. [`total_of`](Self::total_of) says what it is a share of.
     pub fn total(&self) -> Option<f64> {
-        if let Some(obtained) = self.whole.as_ref().and_then(|whole| whole.obtained) {
-            return Some(obtained.gain);
-        }
-        let kept = || self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
-        let gain = |phase: &Phase| phase.obtained.map(|obtained| obtained.gain);
-        // Commands are held against the same program: of several, the best one counts.
-        let commands = kept().filter(|phase| phase.is_command()).filter_map(gain).reduce(f64::max);
-        let gains: Vec<f64> = kept().filter(|phase| !phase.is_command()).filter_map(gain).chain(commands).collect();
-        (!gains.is_empty()).then(|| 1.0 - gains.iter().map(|gain| 1.0 - gain).product::<f64>())
+        self.total_and_of().map(|(total, _)| total)
     }
 
-    /// What [`total`](Self::total) is a share of, for people: the time of steps; that of requests where steps are others than before; or
-    /// just the time, where remedies of both kinds were kept and nothing was measured as a whole.
+    /// What [`total`](Self::total) is a share of, for people: the time of steps; that of requests where steps are others than
+    /// before; or just the time, where remedies of both kinds were kept, nothing was measured as a whole, and what requests gained by
+    /// each is not known.
     pub fn total_of(&self) -> &'static str {
-        let has_gain = |phase: &&Phase| phase.obtained.is_some();
-        let kept = self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).filter(has_gain);
-        let other_steps: Vec<bool> = match self.whole.as_deref().filter(has_gain) {
-            Some(whole) => vec![whole.other_steps],
-            None => kept.map(|phase| phase.other_steps).collect(),
-        };
-        match (other_steps.contains(&true), other_steps.contains(&false)) {
-            (true, false) => "time of requests",
-            (true, true) => "time",
-            (false, _) => "step time",
+        self.total_and_of().map_or(STEP_TIME, |(_, of)| of)
+    }
+
+    fn total_and_of(&self) -> Option<(f64, &'static str)> {
+        if let Some(whole) = self.whole.as_deref()
+            && let Some(obtained) = whole.obtained
+        {
+            return Some((obtained.gain, if whole.other_steps { REQUEST_TIME } else { STEP_TIME }));
         }
+        let kept = || self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept && phase.obtained.is_some());
+        let of = time_of(kept());
+        // Shares of two times make no product. What requests gained is measured by each trial.
+        let of_requests = |phase: &Phase| phase.gain_of_requests(self.aim);
+        if of == EITHER_TIME && kept().all(|phase| of_requests(phase).is_some()) {
+            return come_to(kept(), of_requests).map(|total| (total, REQUEST_TIME));
+        }
+        come_to(kept(), |phase| phase.obtained.map(|obtained| obtained.gain)).map(|total| (total, of))
     }
 
     /// How many times as fast it is, where anything was kept.

@@ -1,6 +1,6 @@
-//! The waterfall: what each remedy that was tried left of the step time.
+//! The waterfall: what each remedy that was tried left of the time of a step, or of requests.
 
-use crate::account::{Account, Phase, Verdict};
+use crate::account::{Account, Phase, Verdict, time_of};
 use candlescope_charts::svg;
 use plotters::prelude::*;
 
@@ -30,7 +30,8 @@ pub fn waterfall(account: &Account) -> Option<String> {
     let last = bars.iter().rfind(|bar| bar.is_kept).map_or(1.0, |bar| bar.to);
     svg(SIZE, |area| {
         area.fill(&WHITE).ok()?;
-        let title = format!("Step time left of {}, each remedy in turns with what was there", account.model);
+        let time = time_of(account.phases.iter().filter(|phase| phase.obtained.is_some()));
+        let title = format!("{} left of {}, each remedy in turns with what was there", capital(time), account.model);
         let mut chart = ChartBuilder::on(area)
             .margin(16)
             .caption(title, ("sans-serif", 20).into_font().color(&TEXT))
@@ -43,7 +44,7 @@ pub fn waterfall(account: &Account) -> Option<String> {
             .disable_x_mesh()
             .disable_x_axis()
             .light_line_style(TRANSPARENT)
-            .y_desc("share of the first state's step time")
+            .y_desc(format!("share of the first state's {time}"))
             .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
             .draw()
             .ok()?;
@@ -102,4 +103,10 @@ fn bars(phases: &[Phase]) -> Vec<Bar> {
         }
     }
     bars
+}
+
+/// With a capital at the beginning.
+fn capital(words: &str) -> String {
+    let (first, rest) = words.split_at(words.len().min(1));
+    first.to_uppercase() + rest
 }

@@ -11,6 +11,7 @@ use crate::account::{Interaction, Promise};
 use crate::promise::{ByKind, Promised, of_replay, of_run};
 use crate::quantised_prompts::with_prompts;
 use crate::remedies::{Answers, Attempt, Remedy, State};
+use crate::request_gain::of_requests;
 use crate::setting::Change;
 use candlescope_figures::advice::{AdviceCode, Diagnosis, LEAST_GAIN};
 use candlescope_predict::simulation::{Change as Simulated, Simulation};
@@ -71,7 +72,9 @@ pub(crate) fn combinations(
         let together = (promised.promise.low, gain, promised.promise.high);
         // Of what prompts take with quantised weights findings know nothing, together as little as each by itself.
         let of_member = |promised, at: &usize| with_prompts(state, &singles[*at].attempt, promised);
-        let promised = members.iter().try_fold(promised, of_member).ok().filter(|_| is_more);
+        let promised = members.iter().try_fold(promised, of_member);
+        // Where requests decide of one, they decide of all.
+        let promised = promised.and_then(|promised| of_requests(state, &attempt, promised)).ok().filter(|_| is_more);
         let is_more = promised.is_some();
         if is_more || is_no_more {
             interactions.push(Interaction {

@@ -2,6 +2,7 @@
 
 use crate::lookup_facts::{Lookup, decoding_share};
 use crate::setting::Change;
+use crate::time_shares::TimeShares;
 use candlescope_core::Phase;
 use candlescope_core::run::{Code, RunManifest, env_key, model_key};
 use candlescope_figures::Analysis;
@@ -42,6 +43,10 @@ pub(crate) struct Facts {
     pub(crate) lookup: Option<Lookup>,
     /// The share of requests' time that decoding takes; `None` where no request says when its tokens came.
     pub(crate) decoding: Option<Estimate>,
+    /// What prompts and decoding take of requests' time; `None` where no request says when its first token came.
+    pub(crate) of_requests: Option<TimeShares>,
+    /// The same of the time from the first request to the last.
+    pub(crate) of_wall: Option<TimeShares>,
     /// Whether steps are replayed as CUDA graphs.
     pub(crate) has_graph: bool,
     /// Whether matrices are quantised while the model loads.
@@ -92,6 +97,8 @@ impl Facts {
             speculates: option("speculate").is_some(),
             lookup: Lookup::of(manifest),
             decoding: None,
+            of_requests: None,
+            of_wall: None,
             has_graph,
             is_quantised_here: option("quantize").is_some(),
             caches_in_8_bits: model_key::KV_CACHE_DTYPE.of(model) == Some("q8") || text("kv-cache-dtype") == Some("q8"),
@@ -122,6 +129,8 @@ impl Facts {
             prompt_rows: rows(&of_prompts),
             decode_rows: rows(&passed(Phase::Decode)),
             decoding: decoding_share(analysis),
+            of_requests: TimeShares::of_requests(analysis, self.is_continuous),
+            of_wall: TimeShares::of_wall(analysis),
             is_disturbed: analysis.disturbance().is_some(),
             ..self
         }

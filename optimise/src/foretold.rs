@@ -16,6 +16,7 @@ use crate::facts::Facts;
 use crate::lookup_facts::{Lookup, StepsLeft};
 use crate::promise::{ByKind, Promised};
 use crate::remedies::{State, Unpromised};
+use crate::time_shares::of_share;
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
 use candlescope_core::numbers::significant;
@@ -89,10 +90,8 @@ fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<Promi
 /// that check tokens take so many times as long.
 fn gained(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Estimate {
     let saved = |longer: f64| 1.0 - (left.steps + left.checks * (longer - 1.0));
-    let share = |saved: f64, of_gain: f64, of_loss: f64| saved * if saved > 0.0 { of_gain } else { of_loss };
-    let low = share(saved(longer.high), decoding.low, decoding.high);
-    let high = share(saved(longer.low), decoding.high, decoding.low);
-    Estimate::around(saved(longer.mid) * decoding.mid, [low, high])
+    let saved = Estimate { low: saved(longer.high), mid: saved(longer.mid), high: saved(longer.low) };
+    of_share(saved, decoding)
 }
 
 /// What a decoding step takes that checks up to `ahead` tokens, in times of one that passes a token alone.

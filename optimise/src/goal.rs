@@ -25,6 +25,17 @@ impl Aim {
             Self::Goodput => "goodput",
         }
     }
+
+    /// The figure of requests by which remedies are judged that cut the work into other steps; `None` where requests are counted.
+    /// Latency is that of a mean request, because a promise is a share of all requests' time: what is reused by four of five requests
+    /// makes the median one much shorter, and the first one not at all.
+    pub(crate) const fn of_requests(self) -> Option<&'static str> {
+        match self {
+            Self::Latency => Some("e2e_mean_ns"),
+            Self::Throughput => Some("output_tps"),
+            Self::Goodput => None,
+        }
+    }
 }
 
 /// What is to become better, and what must not become worse than it may.
@@ -54,17 +65,6 @@ impl Goal {
     /// Whether it is requests that are counted, and not steps that are timed.
     pub(crate) fn counts_requests(&self) -> bool {
         self.aim == Aim::Goodput
-    }
-
-    /// The figure of requests by which remedies are judged that cut the work into other steps; `None` where requests are counted.
-    /// Latency is that of a mean request, because a promise is a share of all requests' time: what is reused by four of five requests
-    /// makes the median one much shorter, and the first one not at all.
-    pub(crate) fn of_requests(&self) -> Option<&'static str> {
-        match self.aim {
-            Aim::Latency => Some("e2e_mean_ns"),
-            Aim::Throughput => Some("output_tps"),
-            Aim::Goodput => None,
-        }
     }
 
     /// The limits that each request is held against, where it is counted how many keep them.

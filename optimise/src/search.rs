@@ -368,7 +368,7 @@ impl Search<'_> {
             limits: &self.options.limits,
             goodput: self.options.goal.of_each_request(),
             other_steps,
-            figure: self.options.goal.of_requests().filter(|_| other_steps),
+            figure: self.options.goal.aim.of_requests().filter(|_| other_steps),
             slo: self.options.goal.slo,
         };
         let [lasts, limit] = [lasts, options.time_limit].map(|time| duration(time.as_nanos() as f64));

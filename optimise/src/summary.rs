@@ -322,6 +322,12 @@ mod tests {
         says(head(vec![kept(true)], None), "**50.0 % of the time of requests is gone");
         says(head(vec![kept(false), kept(true)], None), "**75.0 % of the time is gone");
         says(head(vec![kept(false), kept(true)], Some(true)), "**50.0 % of the time of requests is gone");
+        // What requests gained by the one that steps decided of: 20 %, and half of what was left.
+        let mut steps = kept(false);
+        let mean = BeforeAfter { name: "e2e_mean_ns".into(), before: 10.0, after: 8.0, change: None };
+        steps.figures = vec![mean];
+        says(head(vec![steps.clone(), kept(true)], None), "**60.0 % of the time of requests is gone");
+        says(head(vec![steps], None), "**50.0 % of the step time is gone");
     }
 
     #[test]

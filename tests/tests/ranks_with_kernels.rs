@@ -4,9 +4,12 @@
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, Exporter as _, Ledger, RecordKind};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_ranks::{AlignedBy, CollectiveKind, Rank, RankAnalysis, RankCode, RankFinding, Ranks, Source, analyse};
-use candlescope_reader::ReadLimits;
+use candlescope_ranks::{
+    AlignedBy, CollectiveKind, Rank, RankAnalysis, RankCode, RankFinding, Ranks, RanksOfRun, Source, analyse,
+};
+use candlescope_reader::{ReadLimits, Run};
 use candlescope_testkit::ranks::{A_LAYER, BYTES, ENDS_APART_NS, LARGE_BYTES, MadeRank, MadeRanks, as_threads};
+use std::convert::Infallible;
 use std::path::Path;
 
 /// The second clock is an hour ahead.
@@ -323,7 +326,7 @@ fn threads_of_one_process_are_told_of_as_processes_are() {
         write(dir.path(), &batch, &manifest);
         let ranks = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap();
         // Nothing is lost between them, and nothing is in two.
-        let own = |kind| -> u64 { ranks.all().iter().map(|rank| count(rank, kind)).sum() };
+        let own = |kind| -> u64 { counts(&ranks, kind).iter().sum() };
         for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Kernel] {
             assert_eq!(own(kind), batch.count(kind), "{kind:?}");
         }
@@ -357,8 +360,10 @@ fn threads_of_one_process_are_told_of_as_processes_are() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &batch, &manifest);
     let ranks = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap();
-    let kernels: Vec<u64> = ranks.all().iter().map(|rank| count(rank, RecordKind::Kernel)).collect();
-    assert_eq!(kernels, [made[0].batch.kernels.len() as u64 + 2, made[1].batch.kernels.len() as u64]);
+    assert_eq!(
+        counts(&ranks, RecordKind::Kernel),
+        [made[0].batch.kernels.len() as u64 + 2, made[1].batch.kernels.len() as u64]
+    );
     let names: Vec<Option<&str>> = ranks.all().iter().map(Rank::thread).collect();
     assert_eq!(names, [Some("rank-0"), Some("rank-1")], "one device says no order");
 
@@ -380,6 +385,16 @@ fn threads_of_one_process_are_told_of_as_processes_are() {
     );
 }
 
-fn count(rank: &Rank, kind: RecordKind) -> u64 {
-    rank.run().batches().map(|batch| rank.own(batch).count(kind)).sum()
+/// Records of each rank.
+fn counts(ranks: &Ranks, kind: RecordKind) -> Vec<u64> {
+    let of_run = |of_run: RanksOfRun<'_>| {
+        let mut counts = vec![0; of_run.ranks().len()];
+        let Ok(findings) = of_run.read(Run::batches, |place, own| {
+            counts[place] += own.count(kind);
+            Ok::<(), Infallible>(())
+        });
+        assert_eq!(findings, []);
+        counts
+    };
+    ranks.by_run().flat_map(of_run).collect()
 }

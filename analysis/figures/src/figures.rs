@@ -27,7 +27,7 @@ use std::borrow::Cow;
 
 /// Columns of intervals that no figure comes from, and no replay. By the last one only graphs that steps left are looked up.
 pub const NOT_OF_SPANS: &[&str] =
-    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "derived", "shape"];
+    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
 /// Columns of kernels that no figure comes from, and no replay.
 pub const NOT_OF_KERNELS: &[&str] = &[
     "host",

@@ -12,6 +12,8 @@ pub struct Layer {
     pub calls: u64,
     /// Of these, the ones that a CUDA graph replayed: they have rows in steps with recorded kernels only, and no time on the host.
     pub replayed: u64,
+    /// And of these, the ones of graphs whose capture nobody saw: which layer they are in is derived.
+    pub derived: u64,
     /// Sum of their durations on the host.
     pub host_ns: u64,
     /// Intervals with time on the device.
@@ -43,6 +45,7 @@ impl LayerPass {
                         path: span.path.clone(),
                         calls: 0,
                         replayed: 0,
+                        derived: 0,
                         host_ns: 0,
                         gpu_calls: 0,
                         gpu_ns: 0,
@@ -57,6 +60,7 @@ impl LayerPass {
         let layer = &mut self.layers[place as usize];
         layer.calls += 1;
         layer.replayed += u64::from(span.graph.is_some());
+        layer.derived += u64::from(span.derived == Some(true));
         layer.host_ns = layer.host_ns.saturating_add(span.host_dur_ns);
         if let Some(gpu) = span.gpu {
             layer.gpu_calls += 1;

@@ -2,6 +2,7 @@
 
 use super::rank::Rank;
 use super::ranks_error::RanksError;
+use super::ranks_of_run::RanksOfRun;
 use candlescope_reader::{ReadLimits, Run};
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use std::collections::BTreeMap;
@@ -82,6 +83,11 @@ impl Ranks {
     /// Those that have records, in order.
     pub fn all(&self) -> &[Rank] {
         &self.all
+    }
+
+    /// The same by the runs that their records are in, in order.
+    pub fn by_run(&self) -> impl Iterator<Item = RanksOfRun<'_>> {
+        RanksOfRun::each(&self.all)
     }
 
     /// How many ranks the program has.

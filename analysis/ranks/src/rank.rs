@@ -2,12 +2,12 @@
 
 use super::ranks_error::RanksError;
 use candlescope_reader::{Run, natural_key};
-use candlescope_schema::run::{Finding, RunManifest};
+use candlescope_schema::run::RunManifest;
 use candlescope_schema::{Batch, RecordKind, StepRecord, thread_of};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The most threads of a run that are taken for ranks: an export reads the run for each, and no machine has as many devices.
+/// The most threads of a run that are taken for ranks: an export has a file open for each, and no machine has as many devices.
 const MOST_THREADS: usize = 64;
 
 /// A rank, and where its records are.
@@ -86,15 +86,7 @@ impl Rank {
         self.thread.as_ref().map(|thread| &*thread.name)
     }
 
-    /// What of a batch of its run is the rank's own: all of it, or what its thread recorded, with the thread's own numbers of steps.
-    ///
-    /// Kernels of threads that are no ranks go to the first rank that uses their device, without a step; intervals of such threads
-    /// to none. Requests and samples, which are the process's, go to the first rank; call stacks and experiments to none.
-    pub fn own(&self, batch: Batch) -> Batch {
-        self.each_own(batch).into_iter().nth(self.place()).unwrap_or_default()
-    }
-
-    /// What of a batch of its run each rank of that run has, in their order.
+    /// What of a batch of its run each rank of that run has, in their order; `RanksOfRun::read` says what is whose.
     pub(crate) fn each_own(&self, batch: Batch) -> Vec<Batch> {
         match &self.thread {
             Some(thread) => thread.owners.split(batch),
@@ -102,19 +94,9 @@ impl Rank {
         }
     }
 
-    /// What is told with this rank of what is wrong with its run's files: all of it, or of threads of one run all with the first.
-    pub fn told(&self, findings: Vec<Finding>) -> Vec<Finding> {
-        if self.place() == 0 { findings } else { Vec::new() }
-    }
-
     /// Whether another rank's records are in the same run.
     pub(crate) fn shares_run(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.run, &other.run)
-    }
-
-    /// Which of its run's ranks it is, from 0.
-    fn place(&self) -> usize {
-        self.thread.as_ref().map_or(0, |_| self.manifest.rank as usize)
     }
 }
 

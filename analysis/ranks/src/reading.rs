@@ -2,9 +2,11 @@
 
 use super::collective::CollectiveKind;
 use super::rank::Rank;
+use super::ranks_of_run::RanksOfRun;
 use candlescope_schema::run::Finding;
 use candlescope_schema::{Batch, KernelKind, RecordKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// Where collectives were seen.
@@ -75,17 +77,20 @@ impl Reading {
     /// Reads the ranks' runs, in their order; one of several threads once for all of them.
     pub(crate) fn all(ranks: &[Rank]) -> Vec<Self> {
         let mut all = Vec::with_capacity(ranks.len());
-        for of_run in ranks.chunk_by(Rank::shares_run) {
-            let first = &of_run[0];
-            let mut readers: Vec<Reader> = of_run.iter().map(Reader::new).collect();
-            let mut batches =
-                first.run().batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
-            for batch in batches.by_ref() {
-                readers.iter_mut().zip(first.each_own(batch)).for_each(|(reader, own)| reader.add(&own));
-            }
-            let findings = batches.findings();
-            let finished = readers.into_iter().map(Reader::finish).zip(of_run);
-            all.extend(finished.map(|(reading, rank)| Self { findings: rank.told(findings.clone()), ..reading }));
+        let tables = [RecordKind::Step, RecordKind::Span, RecordKind::Kernel];
+        for of_run in RanksOfRun::each(ranks) {
+            let mut readers: Vec<Reader> = of_run.ranks().iter().map(Reader::new).collect();
+            let Ok(findings) = of_run.read(
+                |run| run.batches().of_tables(&tables),
+                |place, own| {
+                    readers[place].add(&own);
+                    Ok::<(), Infallible>(())
+                },
+            );
+            let mut finished: Vec<Self> = readers.into_iter().map(Reader::finish).collect();
+            // What is wrong with the files of threads is told with the first of them.
+            finished.iter_mut().take(1).for_each(|first| first.findings.clone_from(&findings));
+            all.extend(finished);
         }
         all
     }

@@ -218,23 +218,28 @@ impl ParquetFileReaderFactory for CheckedFiles {
         let url = file.extension::<Url>().map(|url| url.0.clone());
         let (meta, damage) = (file.object_meta.clone(), Arc::clone(&self.damage));
         let inner = self.of_store.create_reader(partition, file, hint, metrics)?;
-        Ok(match (local, url) {
+        let footer = match (local, url) {
             (Some(path), _) => {
                 let (wanted, limits) = (Arc::clone(&self.wanted), self.limits.clone());
-                Box::new(CheckedFile { inner, path, wanted, limits, damage })
+                Footer::Local(LocalFooter { path, wanted, limits })
             }
-            (None, Some(url)) => Box::new(StoredFile { inner, store: Arc::clone(&self.store), meta, url, damage }),
-            (None, None) => inner,
-        })
+            (None, Some(url)) => Footer::Stored(StoredFooter { store: Arc::clone(&self.store), meta, url }),
+            (None, None) => return Ok(inner),
+        };
+        Ok(Box::new(CheckedFile { inner, footer, damage }))
     }
 }
 
+/// A file whose footer is read here, and all else by the engine's reader.
 struct CheckedFile {
     inner: Box<dyn AsyncFileReader + Send>,
-    path: PathBuf,
-    wanted: Arc<HashSet<String>>,
-    limits: ReadLimits,
+    footer: Footer,
     damage: Arc<Damage>,
+}
+
+enum Footer {
+    Local(LocalFooter),
+    Stored(StoredFooter),
 }
 
 impl AsyncFileReader for CheckedFile {
@@ -248,68 +253,66 @@ impl AsyncFileReader for CheckedFile {
 
     fn get_metadata<'a>(
         &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
+        options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        async move {
-            let (path, wanted, limits) = (self.path.clone(), Arc::clone(&self.wanted), self.limits.clone());
-            let check = move || checked::metadata(&path, &|name| wanted.contains(name), &limits);
-            match tokio::task::spawn_blocking(check).await.map_err(|why| ParquetError::External(Box::new(why)))? {
-                Ok(metadata) => Ok(metadata),
-                // The file is told of, and has no rows: all others are still read.
-                Err(finding) => {
-                    self.damage.tell(&self.path, finding);
-                    nothing()
-                }
-            }
+        match &self.footer {
+            Footer::Local(file) => file.read(&self.damage).boxed(),
+            Footer::Stored(file) => file.read(options, &self.damage).boxed(),
         }
-        .boxed()
     }
 }
 
-/// A file in a store.
-struct StoredFile {
-    inner: Box<dyn AsyncFileReader + Send>,
+/// The footer of a file on this machine.
+struct LocalFooter {
+    path: PathBuf,
+    wanted: Arc<HashSet<String>>,
+    limits: ReadLimits,
+}
+
+impl LocalFooter {
+    /// Once it was held against the limits on reading.
+    async fn read(&self, damage: &Damage) -> ParquetResult<Arc<ParquetMetaData>> {
+        let (path, wanted, limits) = (self.path.clone(), Arc::clone(&self.wanted), self.limits.clone());
+        let check = move || checked::metadata(&path, &|name| wanted.contains(name), &limits);
+        match tokio::task::spawn_blocking(check).await.map_err(|why| ParquetError::External(Box::new(why)))? {
+            Ok(metadata) => Ok(metadata),
+            // The file is told of, and has no rows: all others are still read.
+            Err(finding) => {
+                damage.tell(&self.path, finding);
+                nothing()
+            }
+        }
+    }
+}
+
+/// The footer of a file in a store.
+struct StoredFooter {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     url: String,
-    damage: Arc<Damage>,
 }
 
-impl AsyncFileReader for StoredFile {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<bytes::Bytes>> {
-        self.inner.get_bytes(range)
-    }
-
-    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<bytes::Bytes>>> {
-        self.inner.get_byte_ranges(ranges)
-    }
-
+impl StoredFooter {
     /// As the engine's own reader does it, which does not say what kind of error there was: a file that cannot be understood is
     /// told of, and has no rows; a store that does not answer ends the query.
-    fn get_metadata<'a>(
-        &'a mut self,
-        options: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        async move {
-            let footer = DFParquetMetadata::new(&*self.store, &self.meta)
-                .with_page_index_policy(options.map(ArrowReaderOptions::column_index_policy));
-            let error = match footer.fetch_metadata().await {
-                Ok(metadata) => return Ok(metadata),
-                Err(error) => error,
-            };
-            match error.find_root() {
-                DataFusionError::ParquetError(why) => {
-                    self.damage.tell(Path::new(&self.url), damaged(&self.url, &why.to_string()));
-                    nothing()
-                }
-                DataFusionError::ObjectStore(why) if matches!(**why, object_store::Error::NotFound { .. }) => {
-                    self.damage.gone(Path::new(&self.url), "it is not there any more");
-                    nothing()
-                }
-                _ => Err(ParquetError::General(format!("`{}`: {error}", self.url))),
+    async fn read(&self, options: Option<&ArrowReaderOptions>, damage: &Damage) -> ParquetResult<Arc<ParquetMetaData>> {
+        let footer = DFParquetMetadata::new(&*self.store, &self.meta)
+            .with_page_index_policy(options.map(ArrowReaderOptions::column_index_policy));
+        let error = match footer.fetch_metadata().await {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => error,
+        };
+        match error.find_root() {
+            DataFusionError::ParquetError(why) => {
+                damage.tell(Path::new(&self.url), damaged(&self.url, &why.to_string()));
+                nothing()
             }
+            DataFusionError::ObjectStore(why) if matches!(**why, object_store::Error::NotFound { .. }) => {
+                damage.gone(Path::new(&self.url), "it is not there any more");
+                nothing()
+            }
+            _ => Err(ParquetError::General(format!("`{}`: {error}", self.url))),
         }
-        .boxed()
     }
 }
 

@@ -84,6 +84,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "preempted_ns" => maybe(s.preempted_ns),
                 "blocked_ns" => maybe(s.blocked_ns),
                 "page_faults" => maybe(s.page_faults),
+                "derived" => maybe(s.derived.map(u8::from)),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -194,6 +195,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "launch_dur_ns" => maybe(k.launch_dur_ns),
                 "queue_delay_ns" => maybe(k.queue_delay_ns),
                 "correlation" => int(k.correlation),
+                "derived" => maybe(k.derived.map(u8::from)),
                 _ => maybe(k.graph.map(u64::from)),
             }
         }

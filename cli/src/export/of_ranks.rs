@@ -5,13 +5,19 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
-use candlescope_core::Batch;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{RunManifest, env_key};
-use candlescope_exporters::perfetto;
+use candlescope_exporters::perfetto::PerfettoTrace;
 use candlescope_ranks::{Rank, Ranks, analyse};
+use candlescope_reader::Run;
 use serde_json::json;
 use std::collections::HashSet;
+#[cfg(feature = "kineto")]
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    path::PathBuf,
+};
 
 pub(super) fn export(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     match args.format {
@@ -26,21 +32,28 @@ pub(super) fn export(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     }
 }
 
-/// Traces of one program may follow each other in a file: tracks and sequences have numbers of their own by rank.
+/// Traces of one program may share a file, one after the other or in turns: tracks and sequences have numbers of their own by rank.
 fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     only_a_file(args)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join("ranks.pftrace"));
     let clocks = analyse(ranks).clocks;
     let (mut findings, mut spans, mut kernels) = (Vec::new(), 0, 0);
     let written = write_whole(&file, |out| {
-        for ((rank, manifest), ahead) in ranks.all().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
-            let mut batches = rank.run().batches();
-            let own = batches.by_ref().map(|batch| rank.own(batch)).inspect(|batch| {
-                spans += batch.spans.len();
-                kernels += batch.kernels.len();
-            });
-            perfetto::write(&mut *out, &manifest, later(own, -ahead))?;
-            findings.extend(rank.told(batches.findings()));
+        let mut described = apart(ranks).into_iter().zip(&clocks.ahead_ns);
+        for of_run in ranks.by_run() {
+            let own = described.by_ref().take(of_run.ranks().len());
+            let mut traces: Vec<_> = own.map(|(manifest, ahead)| (PerfettoTrace::new(&manifest), -ahead)).collect();
+            let found = of_run.read(Run::batches, |place, mut own| {
+                let (trace, later) = &mut traces[place];
+                if *later != 0 {
+                    own.move_by(*later);
+                }
+                spans += own.spans.len();
+                kernels += own.kernels.len();
+                trace.batch(&own, out)
+            })?;
+            findings.extend(found);
+            traces.into_iter().try_for_each(|(trace, _)| trace.end(out))?;
         }
         Ok(())
     });
@@ -56,16 +69,6 @@ fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         file.display(),
         clocks.text()
     ))
-}
-
-/// Batches with all times moved.
-fn later<'a>(batches: impl Iterator<Item = Batch> + 'a, ns: i64) -> impl Iterator<Item = Batch> + 'a {
-    batches.map(move |mut batch| {
-        if ns != 0 {
-            batch.move_by(ns);
-        }
-        batch
-    })
 }
 
 /// Descriptions of the ranks, of which no two have the same process: in containers every program is the first one.
@@ -91,7 +94,7 @@ fn one_each(_: &ExportArgs, _: &Ranks) -> Result<()> {
 #[cfg(feature = "kineto")]
 fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     use super::export_file::{refuse_unless, without_stacks};
-    use candlescope_exporters::kineto;
+    use candlescope_exporters::kineto::KinetoProfile;
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
     let (mut files, mut kernels, mut findings) = (Vec::new(), 0, Vec::new());
@@ -108,16 +111,25 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     let clocks = analyse(ranks).clocks;
     let began = ranks.all().iter().zip(&clocks.ahead_ns).map(|(rank, ahead)| rank.manifest().started_ns - ahead);
     let origin = began.min().unwrap_or(0);
-    for ((rank, mut manifest), ahead) in ranks.all().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
-        // A rank whose clock is ahead counts from as much later.
-        manifest.started_ns = origin + ahead;
-        let file = dir.join(format!("rank{}.json", manifest.rank));
-        let mut batches = without_stacks(rank.run());
-        let own = batches.by_ref().map(|batch| rank.own(batch));
-        let written = write_whole(&file, |out| kineto::write(out, &manifest, own));
-        kernels += written.with_context(|| cannot_write(&file))?.kernels;
-        findings.extend(rank.told(batches.findings()));
-        files.push(file);
+    let mut described = apart(ranks).into_iter().zip(&clocks.ahead_ns);
+    for of_run in ranks.by_run() {
+        let (mut own_files, mut profiles) = (Vec::new(), Vec::new());
+        for (mut manifest, ahead) in described.by_ref().take(of_run.ranks().len()) {
+            // A rank whose clock is ahead counts from as much later.
+            manifest.started_ns = origin + ahead;
+            own_files.push(dir.join(format!("rank{}.json", manifest.rank)));
+            profiles.push(KinetoProfile::new(&manifest));
+        }
+        let written = write_all_whole(&own_files, Vec::new(), |outs| {
+            let found = of_run.read(without_stacks, |place, own| profiles[place].batch(&own, outs[place]))?;
+            for (profile, out) in profiles.into_iter().zip(outs) {
+                kernels += profile.end(*out)?.kernels;
+            }
+            Ok(found)
+        });
+        let place = if own_files.len() == 1 { &own_files[0] } else { &dir };
+        findings.extend(written.with_context(|| cannot_write(place))?);
+        files.extend(own_files);
     }
     if args.json {
         let object = json!({ "files": files, "ranks": files.len(), "kernels": kernels, "findings": findings });
@@ -126,4 +138,22 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     warn(&findings);
     say(&format!("wrote {kernels} kernels of {} ranks to {}", files.len(), dir.display()))?;
     say("open the folder with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1)")
+}
+
+/// Writes several files at once, each whole or not at all; `outs` are those that are open already.
+#[cfg(feature = "kineto")]
+fn write_all_whole<T>(
+    files: &[PathBuf],
+    outs: Vec<&mut BufWriter<File>>,
+    write: impl FnOnce(&mut [&mut BufWriter<File>]) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut outs = outs;
+    match files.split_first() {
+        None => write(&mut outs),
+        Some((file, others)) => write_whole(file, |out| {
+            let mut outs: Vec<&mut BufWriter<File>> = outs;
+            outs.push(out);
+            write_all_whole(others, outs, write)
+        }),
+    }
 }

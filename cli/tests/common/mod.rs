@@ -33,6 +33,16 @@ pub fn ok(args: &[&str]) -> String {
     out
 }
 
+/// Names of the commands below one, as its help lists them: `commands(&["bench"])` has `latency`.
+pub fn commands(of: &[&str]) -> Vec<String> {
+    let help = ok(&[of, &["--help"]].concat());
+    let Some((_, list)) = help.split_once("Commands:\n") else { return Vec::new() };
+    let list = list.split("\n\n").next().unwrap();
+    // Continued descriptions stand further in.
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.map(|line| line.split_whitespace().next().unwrap().to_string()).filter(|name| name != "help").collect()
+}
+
 /// Runs the command, expects failure with a one-line message, and returns standard error.
 pub fn fails(args: &[&str]) -> String {
     let output = run(args);

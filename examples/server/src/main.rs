@@ -170,8 +170,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// How keys and values are held.
 fn kv_cache_dtype(text: &str) -> Result<KvCacheDType, String> {
-    let known = KvCacheDType::ALL.into_iter().find(|dtype| dtype.as_str() == text);
-    known.ok_or_else(|| format!("there are {}", KvCacheDType::ALL.map(KvCacheDType::as_str).join(" and ")))
+    let known = KvCacheDType::ALL.iter().copied().find(|dtype| dtype.as_str() == text);
+    let names = || KvCacheDType::ALL.iter().map(|dtype| dtype.as_str()).collect::<Vec<_>>();
+    known.ok_or_else(|| format!("there are {}", names().join(" and ")))
 }
 
 /// Everything that makes the server observable. Called before the models load, because their spans are made then.

@@ -25,16 +25,49 @@ pub fn write<B: Borrow<Batch>>(
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
 ) -> io::Result<Written> {
-    let mut format = Kineto::new(run);
-    let mut buffer = Vec::new();
-    format.header(&mut buffer);
+    let mut profile = KinetoProfile::new(run);
     for batch in batches {
-        format.batch(batch.borrow(), &mut buffer);
-        out.write_all(&buffer)?;
-        buffer.clear();
+        profile.batch(batch.borrow(), &mut out)?;
     }
-    format.end(&mut buffer);
-    out.write_all(&buffer)?;
-    out.flush()?;
-    Ok(format.written())
+    profile.end(&mut out)
+}
+
+/// A profile that is written batch by batch, with steps before kernels and kernels before intervals. Holds its steps, nothing
+/// else.
+#[derive(Debug)]
+pub struct KinetoProfile {
+    format: Kineto,
+    /// What was not written yet: the header, before the first batch.
+    buffer: Vec<u8>,
+}
+
+impl KinetoProfile {
+    /// One of which nothing is written yet.
+    pub fn new(run: &RunManifest) -> Self {
+        let (mut format, mut buffer) = (Kineto::new(run), Vec::new());
+        format.header(&mut buffer);
+        Self { format, buffer }
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn batch(&mut self, batch: &Batch, out: &mut impl Write) -> io::Result<()> {
+        self.format.batch(batch, &mut self.buffer);
+        out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the end, and says what was written.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn end(mut self, out: &mut impl Write) -> io::Result<Written> {
+        self.format.end(&mut self.buffer);
+        out.write_all(&self.buffer)?;
+        out.flush()?;
+        Ok(self.format.written())
+    }
 }

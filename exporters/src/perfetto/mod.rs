@@ -17,7 +17,7 @@ mod thread_states;
 
 pub use perfetto_packets::Perfetto;
 
-use crate::trace_file::{self, TraceFileExporter};
+use crate::trace_file::{self, GrowingTrace, TraceFileExporter};
 use candlescope_core::Batch;
 use candlescope_core::run::RunManifest;
 use std::borrow::Borrow;
@@ -25,6 +25,9 @@ use std::io::{self, Write};
 
 /// Writes a Perfetto trace to a file while the session runs.
 pub type PerfettoExporter = TraceFileExporter<Perfetto>;
+
+/// A Perfetto trace that is written batch by batch. Those of several ranks may take turns in one file.
+pub type PerfettoTrace = GrowingTrace<Perfetto>;
 
 /// Writes a whole trace: a run's batches, in the order they were made.
 ///

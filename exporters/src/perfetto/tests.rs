@@ -23,6 +23,32 @@ fn packets(batches: &[Batch]) -> Vec<TracePacket> {
 }
 
 #[test]
+fn traces_of_ranks_that_take_turns_in_a_file_are_there_what_they_are_alone() {
+    let run = |rank| RunManifest { rank, run_id: "r".into(), started_ns: T0, ..RunManifest::default() };
+    let mut source = Decoder::new(1);
+    source.annotated = true;
+    let batches: Vec<Batch> = (0..3).map(|_| source.decode()).collect();
+    let mut bytes = Vec::new();
+    let mut traces = [0, 1].map(|rank| super::PerfettoTrace::new(&run(rank)));
+    for batch in &batches {
+        traces.iter_mut().for_each(|trace| trace.batch(batch, &mut bytes).expect("a vector takes everything"));
+    }
+    traces.into_iter().for_each(|trace| trace.end(&mut bytes).expect("a vector takes everything"));
+    let both = Trace::decode(bytes.as_slice()).expect("our own packets").packet;
+    let mut of_ranks = 0;
+    for rank in [0, 1] {
+        let mut bytes = Vec::new();
+        super::write(&mut bytes, &run(rank), &batches).expect("a vector takes everything");
+        let alone = Trace::decode(bytes.as_slice()).expect("our own packets").packet;
+        let sequence = alone[0].trusted_packet_sequence_id;
+        let own: Vec<_> = both.iter().filter(|packet| packet.trusted_packet_sequence_id == sequence).collect();
+        assert_eq!(own, alone.iter().collect::<Vec<_>>(), "rank {rank}");
+        of_ranks += own.len();
+    }
+    assert_eq!(of_ranks, both.len(), "each packet is of one of them");
+}
+
+#[test]
 fn slices_nest_on_every_track() {
     let mut source = Decoder::new(1);
     (source.annotated, source.gpu) = (true, true);

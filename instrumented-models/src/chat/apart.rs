@@ -7,9 +7,6 @@ use super::ChatError;
 use super::jinja::Conversation;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Variable that is set for the rendering process, to the id of the process that waits for it.
-const ASKED: &str = "CANDLESCOPE_CHAT_RENDERER";
-
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
 /// Lets this program render untrusted chat templates, each in a process of its own with limits on memory and time. Call
@@ -46,7 +43,7 @@ pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatErro
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{ASKED, ChatError, Conversation};
+    use super::{ChatError, Conversation};
     use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
     use rustix::process::{getppid, getrlimit, set_dumpable_behavior, setrlimit};
     use std::io::{self, ErrorKind, Read, Write};
@@ -58,6 +55,8 @@ mod linux {
     use std::sync::{Condvar, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
+    /// Variable that is set for the rendering process, to the id of the process that waits for it.
+    const ASKED: &str = "CANDLESCOPE_CHAT_RENDERER";
     /// Bytes of address space that the process may take in addition to what the program has when it starts, ...
     const MEMORY: usize = 384 << 20;
     /// ... plus this many for each byte of the messages.

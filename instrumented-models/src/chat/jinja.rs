@@ -63,6 +63,7 @@ impl Conversation<'_> {
     }
 
     /// Renders it on a thread with a normal stack. If nesting overflows it, the process ends.
+    #[cfg(target_os = "linux")]
     pub(super) fn render_on_a_plain_stack(&self) -> Result<String, ChatError> {
         self.render_with_stack(self.instructions(), STACK)
             .unwrap_or_else(|e| Err(ChatError::Host(format!("there is no thread to render it on ({e})"))))

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_erased_is_zero_and_nothing_else() {
-        KvCacheDType::ALL.into_iter().for_each(is_erased_alone);
+        KvCacheDType::ALL.iter().copied().for_each(is_erased_alone);
     }
 
     fn is_erased_alone(kept_as: KvCacheDType) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long other processes are watched before anything is measured.
+#[cfg(target_os = "linux")]
 const WATCH: Duration = Duration::from_millis(300);
 /// Cores that others may use without being told of.
 const OTHERS: f64 = 0.2;

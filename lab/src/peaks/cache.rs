@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read: a thousand times what one holds.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// `$XDG_CACHE_HOME/candlescope/peaks`, else `~/.cache/candlescope/peaks`.
+/// `$XDG_CACHE_HOME/candlescope/peaks`, else `~/.cache/candlescope/peaks`, else `%LOCALAPPDATA%\candlescope\peaks`.
 ///
 /// # Errors
-/// Neither variable names an absolute path.
+/// No variable names an absolute path.
 pub fn directory() -> Result<PathBuf, PeaksError> {
     Ok(cache_directory().ok_or(PeaksError::NoDirectory)?.join("peaks"))
 }

@@ -1,6 +1,7 @@
 //! Which device peaks are of.
 
 use super::peak_error::PeaksError;
+use candlescope_core::host_name;
 use serde::{Deserialize, Serialize};
 
 /// A device, as far as its peaks depend on it.
@@ -33,7 +34,7 @@ impl DeviceIdentity {
     /// This machine's processors: `id` and `name` are the CPU's model, or its architecture where none is told.
     pub fn cpu() -> Self {
         let model = cpu_model();
-        Self { kind: DeviceKind::Cpu, id: model.clone(), name: model, driver: None, host: host() }
+        Self { kind: DeviceKind::Cpu, id: model.clone(), name: model, driver: None, host: host_name() }
     }
 
     /// The GPU with this CUDA ordinal. No context is made on it.
@@ -52,7 +53,7 @@ impl DeviceIdentity {
         let driver = driver.map(|text| text.trim().to_string()).filter(|text| !text.is_empty());
         let driver = driver.unwrap_or_else(|| format!("cuda-{}", probe.driver));
         let (id, name) = (device.uuid, device.name);
-        Ok(Self { kind: DeviceKind::Cuda, id, name, driver: Some(driver), host: host() })
+        Ok(Self { kind: DeviceKind::Cuda, id, name, driver: Some(driver), host: host_name() })
     }
 
     /// A device by its name on the command line, `cpu` or `cuda:N`.
@@ -118,9 +119,4 @@ fn cpu_model() -> String {
     };
     // ARM boards name the board, or nothing.
     field("model name").or_else(|| field("Hardware")).unwrap_or_else(|| format!("{} CPU", std::env::consts::ARCH))
-}
-
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|text| text.trim().to_string());
-    name.or_else(|| std::env::var("HOSTNAME").ok()).filter(|name| !name.is_empty()).unwrap_or("localhost".to_string())
 }

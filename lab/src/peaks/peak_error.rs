@@ -15,7 +15,9 @@ pub enum PeaksError {
         why: String,
     },
     /// There is no place for them.
-    #[error("there is no directory for measured peaks: set XDG_CACHE_HOME or HOME to an absolute path")]
+    #[error(
+        "there is no directory for measured peaks: set XDG_CACHE_HOME, HOME, or on Windows LOCALAPPDATA, to an absolute path"
+    )]
     NoDirectory,
     /// The file is not one of peaks, or is damaged.
     #[error(

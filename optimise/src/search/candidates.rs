@@ -7,6 +7,7 @@ use crate::foretold::foretold;
 use crate::promise::{Promised, promise};
 use crate::quantised_prompts::with_prompts;
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
+use crate::request_gain::of_requests;
 use crate::setting::Change;
 use candlescope_figures::advice::LEAST_GAIN;
 
@@ -59,6 +60,7 @@ impl Search<'_> {
                         let promised = match attempt.looks_up {
                             false => promise(&known, simulation, &attempt)
                                 .map(|found| with_prompts(&known, &attempt, found))
+                                .map(|found| found.and_then(|found| of_requests(&known, &attempt, found)))
                                 .transpose(),
                             true => foretold(&known, simulation).map(Some),
                         };

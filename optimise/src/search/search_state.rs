@@ -90,7 +90,7 @@ pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers
 pub(super) fn fill(phase: &mut Phase, trial: &Trial, goal: &Goal) {
     phase.obtained = match phase.other_steps {
         false => trial.obtained(),
-        true => goal.of_requests().and_then(|figure| trial.obtained_of(figure)),
+        true => goal.aim.of_requests().and_then(|figure| trial.obtained_of(figure)),
     };
     phase.same_tokens = trial.same_tokens;
     phase.figures = trial.figures();

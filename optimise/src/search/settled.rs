@@ -89,7 +89,7 @@ impl Search<'_> {
 
     /// Whether it is kept for what requests take, where steps are others than before.
     fn judge_requests(&self, trial: &Trial) -> (Verdict, String) {
-        let figure = self.options.goal.of_requests();
+        let figure = self.options.goal.aim.of_requests();
         let found = figure.and_then(|name| trial.comparison.figures.iter().find(|figure| figure.name == name));
         let Some(found) = found else { return (Verdict::Rejected, "requests tell nothing".into()) };
         let name = of_requests(&found.name);

@@ -6,7 +6,9 @@ use candlescope_core::run::{Code, RunManifest};
 use candlescope_core::{Handle, Session};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
 /// How much longer than the session's own limit the end of a process waits for it.
 const SLACK: Duration = Duration::from_millis(500);

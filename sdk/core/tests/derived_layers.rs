@@ -216,3 +216,39 @@ fn a_graph_with_a_condition_loses_nothing() {
     assert_eq!(account.untold, 0, "{account:?}");
     assert!(batch.steps.iter().all(|step| step.gpu.is_some()));
 }
+
+#[test]
+fn a_branch_that_is_seldom_taken_is_a_loss_only_until_it_comes_again() {
+    let device = Device::new().follows_graphs();
+    let (batch, m, account) = run(&device, || {
+        let (model, step) = (Model::new(&device, 2), trace_span!("decode", candlescope.phase = "decode"));
+        let mut graph = None;
+        for n in 0..60 {
+            let _s = step.enter();
+            let graph = graph.get_or_insert_with(|| model.captured());
+            // Every twelfth step takes the shorter way, in which the same nodes do not run.
+            device.replay_losing(graph, if n % 12 == 11 { 3 } else { 0 }, Says::Nothing);
+        }
+    });
+    assert_eq!((account.untold, account.dropped, account.late), (0, 0, 0), "{account:?}");
+    let found = m.verdict.findings.iter().find(|finding| finding.code == "kernels_dropped");
+    assert!(found.is_none(), "nothing was lost: {found:?}");
+    // The first two were given up before it was known.
+    let without_time: Vec<u64> = batch.steps.iter().filter(|step| step.gpu.is_none()).map(|step| step.step).collect();
+    assert_eq!(without_time, [11, 23]);
+}
+
+#[test]
+fn a_branch_that_comes_again_within_one_interval_is_no_loss_either() {
+    let device = Device::new().follows_graphs();
+    let (batch, _, account) = run(&device, || {
+        let (model, step) = (Model::new(&device, 2), trace_span!("decode", candlescope.phase = "decode"));
+        let graph = step.in_scope(|| model.captured());
+        let _s = step.enter();
+        (0..60).for_each(|n| device.replay_losing(&graph, if n % 12 == 11 { 3 } else { 0 }, Says::Nothing));
+    });
+    assert_eq!((account.untold, account.dropped, account.late), (0, 0, 0), "{account:?}");
+    assert_eq!(batch.kernels.len(), 60 * 8 - 5 * 3);
+    let step = batch.steps.iter().find(|step| step.step == 1).expect("the step with the replays");
+    assert!(step.gpu.is_some(), "nothing was given up: {step:?}");
+}

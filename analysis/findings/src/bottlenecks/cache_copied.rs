@@ -1,7 +1,7 @@
 //! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
 
 use super::draft::{Draft, Out};
-use super::host_causes::COPIES;
+use super::host_causes::{COPIES, CauseTime};
 use super::kernel_groups::most_time;
 use super::query::durations;
 use super::scene::{Scene, StepScene};
@@ -11,7 +11,6 @@ use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::kernel_family::KernelFamily;
 use candlescope_figures::kv_bytes_of_a_token;
 use candlescope_schema::run::model_key;
-use std::collections::BTreeMap;
 
 /// The longest context over the shortest from which on a slope says something of the whole context: over 1,024 to 1,088
 /// tokens, half a millisecond of a machine that gets slower becomes eight.
@@ -78,10 +77,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let ns = (excess * mean).min(most.or(copied.as_ref().map(|copied| copied.ns)).unwrap_or(f64::INFINITY));
     let on_cpu = |ns: f64| -> Vec<Relief> {
         // Copying itself is another finding's (`hot_overhead`): what both say of a place counts once.
-        match copied.as_ref().filter(|copied| copied.ns > 0.0) {
-            Some(copied) => {
-                let part = |(place, of): (&String, &f64)| Relief::Operation(place.clone(), ns * of / copied.sum_ns);
-                copied.places.iter().map(part).collect()
+        match copied.as_ref().and_then(|copied| copied.time).filter(|time| time.ns() > 0.0) {
+            Some(time) => {
+                let part = |(place, of): (&String, &f64)| Relief::Operation(place.clone(), ns * of / time.ns());
+                time.places.iter().map(part).collect()
             }
             None => vec![Relief::Host(ns)],
         }
@@ -94,21 +93,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 /// cores, whose copies took 19 % of a step, 33 % were promised by the growth alone.
 fn copied<'a>(scene: &Scene<'_>, step: &'a StepScene<'_>) -> Option<Copied<'a>> {
     let host = step.host.as_ref().filter(|host| !scene.on_gpu && host.elapsed_ns > 0.0)?;
-    let Some(time) = host.causes.get(COPIES) else {
-        return Some(Copied { ns: 0.0, sum_ns: 0.0, places: &NOWHERE });
-    };
-    Some(Copied { ns: time.ns() / host.elapsed_ns * step.lines.t, sum_ns: time.ns(), places: &time.places })
+    let time = host.causes.get(COPIES);
+    Some(Copied { ns: time.map_or(0.0, CauseTime::ns) / host.elapsed_ns * step.lines.t, time })
 }
-
-static NOWHERE: BTreeMap<String, f64> = BTreeMap::new();
 
 /// Time in functions that copy tensors.
 struct Copied<'a> {
     /// In a step, nanoseconds.
     ns: f64,
-    /// In all steps that were sampled, and where.
-    sum_ns: f64,
-    places: &'a BTreeMap<String, f64>,
+    /// In all steps that were sampled; `None` if no such function was seen.
+    time: Option<&'a CauseTime>,
 }
 
 /// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line

@@ -108,6 +108,18 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// A figure that was measured, or one that is derived, as what it was measured of is.
+    pub(super) fn measured_unless(
+        self,
+        is_derived: bool,
+        name: &'static str,
+        unit: &'static str,
+        value: f64,
+        n: u64,
+    ) -> Self {
+        if is_derived { self.derived(name, unit, value, n) } else { self.measured(name, unit, value, n) }
+    }
+
     /// The bandwidth that figures were compared with.
     pub(super) fn bandwidth(mut self, scene: &Scene<'_>) -> Self {
         if let Some(peak) = scene.roof.bandwidth() {

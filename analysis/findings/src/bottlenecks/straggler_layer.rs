@@ -1,4 +1,6 @@
 //! Layers that take longer than their siblings.
+//!
+//! Of CUDA graphs whose capture nobody saw it is derived which kernels are a layer's, and so is a mean over any of these.
 
 use super::draft::{Draft, Out};
 use super::query::layer as layer_query;
@@ -46,6 +48,14 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             let excess = (mean - quartiles.1) * layer.calls as f64 / steps.max(1) as f64;
             // On a CPU its share of the usual steps, in which layers are measured.
             let of_step = step.usual_mean_ns().filter(|_| !scene.on_gpu).map_or(1.0, |ns| step.lines.t / ns);
+            let is_derived = |layer: &Layer| scene.on_gpu && layer.derived > 0;
+            let are_derived = layers.iter().any(|(layer, _)| is_derived(layer));
+            let reason = if are_derived {
+                "which kernels of a graph are a layer's is derived; some layers may have more to do than others"
+            } else {
+                "measured; some layers may have more to do than others"
+            };
+            let calls = if scene.on_gpu { layer.gpu_calls } else { layer.calls };
             let paths: Vec<&str> = layers.iter().map(|(layer, _)| &*layer.path.path).collect();
             let path = &layer.path.path;
             let draft = Draft::new(code, step)
@@ -55,11 +65,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                     place
                 })
                 .steps(steps)
-                .measured("mean_ns", "ns", *mean, if scene.on_gpu { layer.gpu_calls } else { layer.calls })
-                .measured("siblings_ns", "ns", quartiles.1, layers.len() as u64)
+                .measured_unless(is_derived(layer), "mean_ns", "ns", *mean, calls)
+                .measured_unless(are_derived, "siblings_ns", "ns", quartiles.1, layers.len() as u64)
                 .derived("excess_ns", "ns", excess, layer.calls)
                 .query(layer_query(step, scene.on_gpu, path, &paths))
-                .sure(ConfidenceLevel::Medium, "measured; some layers may have more to do than others");
+                .sure(ConfidenceLevel::Medium, reason);
             let change = |rate: f64| {
                 if scene.on_gpu {
                     Relief::Device(excess * rate)

@@ -6,6 +6,7 @@ use super::unplaced::Unplaced;
 use super::{Kernels, MAX_REMEMBERED};
 use crate::gpu::RawKernel;
 use crate::pipeline::graph_patterns::{Derived, Seen};
+use crate::pipeline::replay_sizes::{Missing, Ran};
 use crate::pipeline::replays::Replay;
 use crate::record::{Batch, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -37,20 +38,37 @@ impl Kernels {
         if self.outlasts_recorder(span) {
             return false;
         }
-        let mut launches: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-        for launch in kernels.iter().filter_map(|kernel| Some((kernel.correlation, kernel.graph?))) {
-            *launches.entry(launch).or_default() += 1;
+        let mut launches: BTreeMap<(u32, u32), Ran> = BTreeMap::new();
+        for kernel in kernels {
+            let Some(graph) = kernel.graph else { continue };
+            launches.entry((kernel.correlation, graph)).or_default().add(kernel.graph_node);
         }
-        let missing = launches.into_iter().map(|((_, graph), records)| self.sizes.missing(graph, records));
-        let missing: u64 = missing.map(u64::from).sum();
-        if missing > 0 {
-            self.counts.untold += missing;
-            if self.short.len() >= MAX_REMEMBERED {
-                self.short.clear();
+        for ((_, graph), ran) in launches {
+            let Missing { here, not_there } = self.sizes.missing(graph, ran, span.seq);
+            not_there.into_iter().for_each(|(seq, records)| self.is_no_loss(seq, u64::from(records)));
+            if here > 0 {
+                self.counts.untold += u64::from(here);
+                if self.short.len() >= MAX_REMEMBERED {
+                    self.short.clear();
+                }
+                *self.short.entry(span.seq).or_default() += u64::from(here);
             }
-            self.short.insert(span.seq, missing);
         }
-        missing > 0
+        // What one replay seemed to lack, a later one of the same interval may have shown to be no loss.
+        self.short.get(&span.seq).is_some_and(|missing| *missing > 0)
+    }
+
+    /// Takes back that so many records of an interval are missing, as far as they have not come since.
+    fn is_no_loss(&mut self, seq: u64, records: u64) {
+        let records = match self.short.get_mut(&seq) {
+            Some(missing) => {
+                let taken = records.min(*missing);
+                *missing -= taken;
+                taken
+            }
+            None => records,
+        };
+        self.counts.untold = self.counts.untold.saturating_sub(records);
     }
 
     /// A kernel came after its interval, of this `seq`, had gone out: it is late, and not lost.
