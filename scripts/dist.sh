@@ -13,6 +13,8 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Carg
 out=${OUT:-dist}
 target_dir=${CARGO_TARGET_DIR:-target}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+# Linkers for Windows write a date into the program: this one.
+export SOURCE_DATE_EPOCH=$epoch
 targets=("$@")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -118,7 +120,7 @@ for target in "${targets[@]}"; do
   case $target in
     *-linux-gnu)
       # Of musl there is none: a program that is linked statically loads no library.
-      cargo build -q --locked --profile dist -p candlescope-inject --target "$target"
+      cargo build -q --locked --profile dist -p candlescope-inject --features prometheus --target "$target"
       cp "$target_dir/$target/dist/libcandlescope_inject.so" "$folder/"
       ;;
   esac
@@ -154,7 +156,7 @@ for target in "${targets[@]}"; do
     $start completions $shell > "$folder/completions/$file"
   done
   cp README.md LIMITATIONS.md CHANGELOG.md LICENSE-* "$folder/"
-  SOURCE_DATE_EPOCH=$epoch cargo cyclonedx -q --manifest-path cli/Cargo.toml --format json --target "$target" --override-filename sbom
+  cargo cyclonedx -q --manifest-path cli/Cargo.toml --format json --target "$target" --override-filename sbom
   mv cli/sbom.json "$folder/candlescope.cdx.json"
   find . -name sbom.json -not -path "./$target_dir/*" -not -path './.*' -delete
   case $target in

@@ -30,6 +30,6 @@ impl RegisteredTexts {
     pub(crate) fn get(&self, domain: u32, name: RangeName) -> &'static Registered {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || &*Box::leak(Box::new(Registered { name, domain, beside: OnceLock::new() }));
-        *known.entry((domain, name)).or_insert_with(make)
+        known.entry((domain, name)).or_insert_with(make)
     }
 }

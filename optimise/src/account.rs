@@ -171,7 +171,7 @@ impl Phase {
         let BeforeAfter { before, after, .. } = *self.figure(aim.of_requests()?)?;
         // Of tokens a second, more is better.
         let left = if aim == Aim::Throughput { before / after } else { after / before };
-        left.is_finite().then(|| 1.0 - left)
+        left.is_finite().then_some(1.0 - left)
     }
 
     /// Whether it is a command that somebody wrote, held against the program as it was at first.

@@ -16,19 +16,10 @@ pub(super) fn checks() -> Result<Vec<Check>> {
     let manifest = session.finish();
     let clock = &manifest.clock;
     let has_spans = STATIC_MAX_LEVEL >= LevelFilter::TRACE;
+    let told = fact("kernel").or_else(|| fact("os"));
     let mut rows = vec![
-        Check::new(
-            Group::Cpu,
-            "operating system",
-            fact("kernel").or_else(|| fact("os")),
-            "samples of the process are missing",
-        ),
-        Check::new(
-            Group::Cpu,
-            "CPU",
-            fact(env_key::CPU_MODEL.name()).or_else(|| fact("cpu")),
-            "run.json cannot name the CPU",
-        ),
+        operating_system(told, fact("os_family"), IS_LINUX),
+        cpu(fact(env_key::CPU_MODEL.name()).or_else(|| fact("cpu")), IS_LINUX),
         threads(),
         candle_threads(),
         Check::new(
@@ -74,6 +65,21 @@ pub(super) fn checks() -> Result<Vec<Check>> {
     Ok(rows)
 }
 
+/// Only Linux tells of the process, of its processor and of who else uses it: elsewhere nothing is wrong without.
+const IS_LINUX: bool = cfg!(target_os = "linux");
+
+fn operating_system(told: Option<String>, family: Option<String>, is_linux: bool) -> Check {
+    let (ok, cost) = (told.is_some(), "samples of the process are missing");
+    let found = told.or(family).unwrap_or_else(|| "not found".into());
+    let check = Check::judged(Group::Cpu, "operating system", ok, found, cost);
+    if is_linux { check } else { check.optional() }
+}
+
+fn cpu(model: Option<String>, is_linux: bool) -> Check {
+    let check = Check::new(Group::Cpu, "CPU", model, "run.json cannot name the CPU");
+    if is_linux { check } else { check.optional() }
+}
+
 /// What samples call stacks here, and what it cannot see.
 fn call_stacks() -> Check {
     let found = candlescope_collectors::stacks::probe();
@@ -98,8 +104,13 @@ fn call_stacks() -> Check {
 fn switches() -> Check {
     let found = candlescope_collectors::stacks::probe();
     let shown = found.switches.then(|| "by perf events".to_string());
-    let cost = "not known when threads wait or lose their processor: a container needs `--security-opt seccomp=unconfined`, or \
-                `sysctl kernel.perf_event_paranoid=2`";
+    let cost = match IS_LINUX {
+        true => {
+            "not known when threads wait or lose their processor: a container needs `--security-opt seccomp=unconfined`, or \
+             `sysctl kernel.perf_event_paranoid=2`"
+        }
+        false => "not known when threads wait or lose their processor",
+    };
     Check::new(Group::Recording, "switches of threads", shown, cost).optional()
 }
 
@@ -171,9 +182,12 @@ fn memory() -> Option<Check> {
     None
 }
 
-/// Whether the processors are this user's alone, as benchmarks look for it.
+/// Whether the processors are this user's alone, as benchmarks look for it; `None` where nobody tells.
 #[cfg(feature = "lab")]
 fn others() -> Option<Check> {
+    if !IS_LINUX {
+        return None;
+    }
     use candlescope_lab::method::{HostSurroundings, Surroundings};
     let found = HostSurroundings::new().disturbances();
     let quiet = found.is_empty();
@@ -202,4 +216,21 @@ fn exporters() -> Check {
     let lacking: Vec<&str> = names(false).collect();
     let cost = format!("not in this build: {} (features otlp, prometheus, nvtx)", lacking.join(", "));
     Check::judged(Group::Recording, "exporters", lacking.is_empty(), found, &cost).optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_linux_tells_is_no_fault_elsewhere() {
+        let here = |is_linux| [operating_system(None, Some("windows".into()), is_linux), cpu(None, is_linux)];
+        assert!(here(true).iter().all(Check::is_fault));
+        let elsewhere = here(false);
+        assert!(!elsewhere.iter().any(Check::is_fault), "{elsewhere:?}");
+        assert_eq!(elsewhere[0].found, "windows");
+        assert!(!elsewhere[0].cost.is_empty() && !elsewhere[1].cost.is_empty(), "what is missing is said");
+        let known = [operating_system(Some("Linux 6.1".into()), None, false), cpu(Some("EPYC".into()), false)];
+        assert!(known.iter().all(|check| check.ok), "{known:?}");
+    }
 }

@@ -178,10 +178,11 @@ fn shell(text: &str) -> Command {
     command
 }
 
+/// The text reaches `cmd` as it is, between two quotes that `cmd` takes off: those of an argument would escape its own.
 #[cfg(windows)]
 fn shell(text: &str) -> Command {
     let mut command = Command::new("cmd");
-    command.args(["/C", text]);
+    std::os::windows::process::CommandExt::raw_arg(&mut command, format!("/S /C \"{text}\""));
     command
 }
 
@@ -305,6 +306,14 @@ mod tests {
         let quick =
             RunCommand::new("exit 3", 'A', false).run(&out, &printed, || false, "kept", Some(Duration::from_secs(60)));
         assert!(quick.unwrap_err().to_string().contains("exit status: 3"));
+    }
+
+    #[test]
+    fn a_path_reaches_the_shell_as_one_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("with space");
+        assert!(shell(&format!("mkdir {}", quoted(&path))).status().unwrap().success());
+        assert!(path.is_dir());
     }
 
     #[test]

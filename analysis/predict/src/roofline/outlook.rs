@@ -394,11 +394,13 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         ));
     }
     if let Some(rate) = device.panel_rate {
-        let in_turn = if device.panels_in_turn { ": they read, copy and multiply one after the other" } else { "" };
         all.push(format!(
-            "products of several rows copy their weights into panels first, which comes on top, at {:.1} GB/s{in_turn}",
+            "products of several rows copy their weights into panels first, which comes on top, at {:.1} GB/s",
             rate / 1e9
         ));
+    }
+    if device.panels_in_turn {
+        all.push("products of several rows read their weights, copy and multiply them one after the other".to_string());
     }
     all.push(
         "operations are those of candlescope's instrumented layers as candle executes them: each reads its inputs and \

@@ -305,8 +305,9 @@ struct Parts {
     indexing: f64,
     /// Copying weights into panels.
     panels: f64,
-    /// Whether it multiplies when all is read and copied, and not meanwhile.
-    in_turn: bool,
+    /// Share of its weights that are read and copied before they are multiplied, and not meanwhile: of a mixture's step
+    /// the experts to which several rows go.
+    in_turn: f64,
 }
 
 impl Parts {
@@ -328,6 +329,8 @@ impl Parts {
             .and_then(|attained| attained.flops_of(operation))
             .or_else(|| device.flops_for(multiply).map(|(flops, _)| flops));
         let bandwidth = attained.map_or(device.bandwidth, |attained| attained.bandwidth_of(operation));
+        let copied = operation.panel_bytes / storage.widths.products;
+        let weights = operation.cost.weight_bytes / storage.widths.weights;
         Self {
             multiply,
             peak,
@@ -345,7 +348,7 @@ impl Parts {
             },
             indexing: device.index_rate.map_or(0.0, |rate| operation.index_steps / rate * 1e9),
             panels: device.panel_rate.map_or(0.0, |rate| operation.panel_bytes / rate * 1e9),
-            in_turn: device.panels_in_turn && operation.panel_bytes > 0.0,
+            in_turn: if device.panels_in_turn && copied > 0.0 { (copied / weights).min(1.0) } else { 0.0 },
         }
     }
 
@@ -356,7 +359,8 @@ impl Parts {
 
     fn device_ns(&self, device: &Device) -> Option<f64> {
         let roof = self.roof_ns()?;
-        let needed = if self.in_turn { roof.max(self.computing? + self.moving) } else { roof };
+        let computing = self.computing?;
+        let needed = roof.max(computing.max(self.moving) + self.in_turn * computing.min(self.moving));
         let work = if device.attained.is_some() { needed + self.floor } else { needed.max(self.floor) };
         Some(work + self.indexing + self.panels)
     }
@@ -372,7 +376,7 @@ impl Parts {
     fn bound(&self) -> Option<Bound> {
         let computing = self.computing?;
         // Copies into panels come on top of the longer of the two, or of both.
-        let moving = match self.in_turn || computing <= self.moving {
+        let moving = match self.in_turn > 0.0 || computing <= self.moving {
             true => self.moving + self.panels,
             false => self.panels.max(self.moving),
         };

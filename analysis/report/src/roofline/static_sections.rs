@@ -126,13 +126,17 @@ fn latency(outlook: &Outlook) -> Section {
         }
         None => rate_of(outlook.tokens_per_s, unknown),
     };
-    let each = match outlook.device.index_rate {
-        Some(_) => "(max(roof, small kernels) + index arithmetic)",
-        None if outlook.device.panel_rate.is_some() && outlook.device.panels_in_turn => {
+    let device = &outlook.device;
+    let each = match (device.index_rate, device.panel_rate) {
+        (Some(_), _) => "(max(roof, small kernels) + index arithmetic)",
+        (None, Some(_)) if device.panels_in_turn => {
             "(max(roof, small kernels); of products of several rows: reading + copies into panels + multiplying)"
         }
-        None if outlook.device.panel_rate.is_some() => "(max(roof, small kernels) + copies into panels)",
-        None => "max(roof, small kernels)",
+        (None, None) if device.panels_in_turn => {
+            "(max(roof, small kernels); of products of several rows: reading + multiplying)"
+        }
+        (None, Some(_)) => "(max(roof, small kernels) + copies into panels)",
+        (None, None) => "max(roof, small kernels)",
     };
     let note = format!(
         "Time = max(launches on the host, Σ {each} on the device) + sync. Output: {rate} tokens/s of all sequences.{}",

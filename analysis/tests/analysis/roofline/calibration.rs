@@ -355,6 +355,14 @@ fn copies_into_panels_are_found_on_a_processor() {
     };
     assert!(token(1) < 1.001, "each of a token's experts multiplies one row: {}", token(1));
     assert!(token(8) > 1.5, "{}", token(8));
+    // Two tokens go to 3.5 experts of a layer on average, and both to half a one: only such weights are copied in turn.
+    let in_turn = |batch: u64| {
+        let scenario = Scenario::new(Format::named("f32").unwrap()).batch(batch).tokens(64, 12);
+        let of = |device: &Device| step_times(&mixture, device, &scenario).1.unwrap().mid;
+        of(&read) / of(&before)
+    };
+    assert_eq!(in_turn(1), 1.0);
+    assert!((1.005..1.04).contains(&in_turn(2)), "{}", in_turn(2));
     // Runs with one sequence and a long prompt do not feel copies: nothing says what they cost.
     let long = [("smollm2-135m", 2000), ("gpt2", 900), ("tinyllama-1.1b", 1900)].map(|(model, prompt)| {
         let (shape, format) = (known_model(model).unwrap(), Format::named("f32").unwrap());
@@ -366,7 +374,11 @@ fn copies_into_panels_are_found_on_a_processor() {
     let blind = calibrate(&long, &device).unwrap();
     let panels = blind.fitted.iter().find(|fitted| fitted.kind == "panels").unwrap();
     assert!(!panels.determined, "{panels:?}");
-    assert!(calibration_json(&blind)["panel_rate"].is_null());
+    let file = calibration_json(&blind);
+    assert!(file["panel_rate"].is_null() && file["panels_in_turn"] == true);
+    let unfelt = peaks_device(&file.to_string(), None).unwrap();
+    let outlook = Outlook::of(&shape, &unfelt, &Scenario::new(Format::named("f32").unwrap()));
+    assert!(outlook.assumptions.iter().any(|text| text.contains("one after the other")), "{:?}", outlook.assumptions);
     let outlook = Outlook::of(&shape, &read, &Scenario::new(Format::named("f32").unwrap()));
     assert!(outlook.assumptions.iter().any(|text| text.contains("into panels")), "{:?}", outlook.assumptions);
 }

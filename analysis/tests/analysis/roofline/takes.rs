@@ -120,8 +120,8 @@ fn two_cores_are_predicted_as_the_page_says() {
         }
     }
 
-    // A model alone does not tell what an operation takes itself from a lower bandwidth: with both fitted, tokens of the
-    // other one were 20.9 % off, and with reading and multiplying at once 10.6 %.
+    // A model alone does not tell what an operation takes itself from a lower bandwidth. With reading and multiplying at
+    // once tokens of the other one were 20.9 % off with both fitted, and 10.6 % without an operation's own time.
     assert!(found.fitted.iter().all(|fitted| fitted.kind != "kernel_floor"), "{:?}", found.fitted);
     assert!(error(&found, LeftOut::Model, Figure::Tpot) < 0.08);
     assert!(error(&found, LeftOut::Model, Figure::Ttft) < 0.13);

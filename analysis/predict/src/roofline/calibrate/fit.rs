@@ -20,7 +20,8 @@ const INDEX_RATE: f64 = 4.8e11;
 /// Share of the rate at which weights are read that products of unaligned rows begin with: GPT-2's head reached it with
 /// 8 to 32 rows on an H200.
 const UNALIGNED: f64 = 0.2;
-/// Shortest times of a processor's operation from which the search begins as well, in nanoseconds.
+/// Shortest times of a processor's operation, in nanoseconds, from which the search begins as well: beside the valley
+/// without one there can be another, tens of microseconds away, that random starting points may miss.
 const FLOORS: [f64; 4] = [3_000.0, 10_000.0, 30_000.0, 100_000.0];
 /// A parameter is determined if halving or doubling it changes some prediction by this share.
 const FELT: f64 = 0.01;
@@ -184,7 +185,8 @@ fn tamed(residual: f64) -> f64 {
 }
 
 impl Fit {
-    pub(super) fn new(form: Form, runs: &[Observed], device: &Device) -> Self {
+    /// The form for a device, as far as these runs know of it: rates of what none of them multiplied are not fitted.
+    pub(super) fn new(form: Form, runs: &[&Observed], device: &Device) -> Self {
         let mut base = Device {
             origin: Origin::Measured,
             sync: None,
@@ -224,7 +226,7 @@ impl Fit {
             }
         };
         all.extend(flops.into_iter().map(|(kind, reached)| (Parameter::Flops(kind), reached)));
-        let copied = |run: &Observed| run.prefill.iter().chain(&run.decode).any(|o| o.panel_bytes > 0.0);
+        let copied = |run: &&Observed| run.prefill.iter().chain(&run.decode).any(|o| o.panel_bytes > 0.0);
         if base.kind == DeviceKind::Cpu && runs.iter().any(copied) {
             all.push((Parameter::Panels, bandwidth));
         }
@@ -244,7 +246,7 @@ impl Fit {
                 (Parameter::Sync, 30_000.0),
             ]);
         }
-        let recorded = |run: &Observed| run.figures.iter().any(|(figure, ..)| matches!(figure, Figure::Launch(_)));
+        let recorded = |run: &&Observed| run.figures.iter().any(|(figure, ..)| matches!(figure, Figure::Launch(_)));
         if on_gpu && runs.iter().any(recorded) {
             all.push((Parameter::Recording, 1_500.0));
         }

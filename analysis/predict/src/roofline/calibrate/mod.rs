@@ -11,8 +11,9 @@
 //! model it trades places with the bandwidth.
 //!
 //! Intervals come from cases drawn with repetition (bootstrap): a case is a model that was asked something, with all
-//! its repetitions, because these share what made the first one fast or slow. Errors come from fits without a case, and
-//! without a model: neither knows what it predicts.
+//! its repetitions, because these share what made the first one fast or slow. They are of the form and the parameters that
+//! all runs chose. Errors come from fits without a case, and without a model: neither knows what it predicts. The form is
+//! that of all runs; whether operations have a shortest time is chosen anew without a model, and not without a case.
 
 mod calibration_run;
 mod fit;
@@ -103,7 +104,7 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
         runs.iter().enumerate().map(|(at, run)| Observed::of(run, device, case(at))).collect();
     // Repetitions side by side: their predictions are the same.
     let all: Vec<&Observed> = cases.iter().flatten().map(|at| &observed[*at]).collect();
-    let (fit, best) = chosen(&observed, cases.len(), device);
+    let (fit, best) = chosen(&all, cases.len(), device);
     let drawn = drawn(&fit, &best, &observed, &cases);
     let determined = fit.felt(&all, &best);
     let held_out = account(&fit, &best, device, runs, &observed, [&cases, &models]);
@@ -135,16 +136,15 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
 }
 
 /// The form that the runs carry, with its best values.
-fn chosen(runs: &[Observed], cases: usize, device: &Device) -> (Fit, Vec<f64>) {
-    let all: Vec<&Observed> = runs.iter().collect();
-    let coarse = fewest(Fit::new(Form::Roof, runs, device), &all);
-    let (_, figures) = coarse.0.squares(&all, &coarse.1);
+fn chosen(runs: &[&Observed], cases: usize, device: &Device) -> (Fit, Vec<f64>) {
+    let coarse = fewest(Fit::new(Form::Roof, runs, device), runs);
+    let (_, figures) = coarse.0.squares(runs, &coarse.1);
     let parameters = Fit::new(Form::Attained, runs, device).parameters.len();
     if cases < FINE_CASES || figures < FINE_FIGURES * parameters {
         return coarse;
     }
-    let fine = fewest(Fit::new(Form::Attained, runs, device), &all);
-    let of = |(fit, best): &(Fit, Vec<f64>)| criterion(fit, best, &all);
+    let fine = fewest(Fit::new(Form::Attained, runs, device), runs);
+    let of = |(fit, best): &(Fit, Vec<f64>)| criterion(fit, best, runs);
     if of(&fine) < of(&coarse) { fine } else { coarse }
 }
 
@@ -194,10 +194,10 @@ fn account(
         for group in groups {
             let others = (0..runs.len()).filter(|at| !group.contains(at)).map(|at| &observed[at]);
             let others: Vec<&Observed> = others.collect();
-            // The search begins anew for a model: what it alone determined must not be known.
+            // The search begins anew for a model, from what the others reached: what it alone told must not be known.
             let candidate = match left_out {
                 LeftOut::Model => {
-                    let (own, values) = fewest(Fit::new(fit.form, observed, device), &others);
+                    let (own, values) = fewest(Fit::new(fit.form, &others, device), &others);
                     own.candidate(&values)
                 }
                 _ => fit.candidate(&fit.search_from(&others, best)),
