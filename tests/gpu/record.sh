@@ -22,6 +22,7 @@
 #   before (all, by the library that BEFORE names, of an earlier build); newer, older (all, by the CUPTI that NEWER and OLDER name); attached, calls, kernels (CUPTI is there and records nothing,
 #   calls alone, kernels alone); pinned, buffer=KIB, device-buffer=KIB (all, with CUPTI's memory elsewhere or of another size);
 #   kineto and nsys (COSTS only)
+# vllm:     VLLM, further arguments of vLLM's LLM as JSON; VLLM_LIMIT, seconds that a start of it may take (400)
 # cuda12:   CUDA12, a folder with libcudart.so.12 and libcupti.so.12, such as one into which pip has unpacked nvidia-cuda-runtime-cu12 and
 #           nvidia-cuda-cupti-cu12 (pip install --no-deps --target FOLDER; 12.8 or later)
 # mps:      MPS_CONTROL, nvidia-cuda-mps-control (default: the one on the PATH, or beside the driver)
@@ -231,18 +232,24 @@ fi
 
 if part vllm; then
   echo "-- vLLM"
-  if python3 -c 'import vllm' 2>/dev/null; then
+  # A cold one compiles for minutes: the first start is not recorded.
+  vllm=(timeout -k 5 "${VLLM_LIMIT:-400}")
+  if ! python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("vllm") is None)'; then
+    echo "  SKIPPED: $(command -v python3) has no vLLM"
+  elif ! said=$(python3 -W ignore -c 'import vllm' 2>&1); then
+    wrong "vLLM cannot be imported: $(tail -n 1 <<<"$said")"
+  else
     mkdir -p "$out/vllm-model"
     cp "$out/smollm2.json" "$out/vllm-model/config.json"
-    "${limited[@]}" "$cs" record --follow-forks --model-config "$out/smollm2.json" --work batch=4,prompt=64,dtype=bf16 --out "$out/vllm" -- python3 -W ignore "$here/record_vllm.py" "$out/vllm-model" 2>&1 | tail -n 15
+    "${vllm[@]}" python3 -W ignore "$here/record_vllm.py" "$out/vllm-model" ${VLLM:+"$VLLM"} 2>&1 | grep RESULT | sed 's/^/  by itself: /'
+    rm -rf "$out/vllm"
+    "${vllm[@]}" "$cs" record --follow-forks --model-config "$out/smollm2.json" --work batch=4,prompt=64,dtype=bf16 --out "$out/vllm" -- python3 -W ignore "$here/record_vllm.py" "$out/vllm-model" ${VLLM:+"$VLLM"} 2>&1 | tail -n 15
     is_status vllm "${PIPESTATUS[0]}" 0
     number "kernels" 1 "SELECT count(*) FROM kernels" vllm
     for run in "$out"/vllm/run.json "$out"/vllm/*/run.json; do
       [ -f "$run" ] || continue
       ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$(realpath --relative-to="$out" "$(dirname "$run")")"
     done
-  else
-    echo "  SKIPPED: $(command -v python3) has no vLLM"
   fi
 fi
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""vLLM offline on a model of random weights, for `candlescope record`, which knows nothing of it: record_vllm.py FOLDER, which has the
-model's config.json. 4 requests of 64 tokens and 32 more, in a process of its own, as vLLM starts it. Prints `RESULT {json}`."""
+"""vLLM offline on a model of random weights, for `candlescope record`, which knows nothing of it: record_vllm.py FOLDER [JSON]. The folder has the
+model's config.json; the second has further arguments of vLLM's `LLM`, such as {"enforce_eager": false} or {"attention_config": {"backend": "TRITON_ATTN"}}. 4 requests of
+64 tokens and 32 more, in a process of its own, as vLLM starts it. Prints `RESULT {json}`."""
 import json
 import sys
 import time
@@ -9,8 +10,12 @@ import time
 def main():
     from vllm import LLM, SamplingParams
 
-    model = LLM(model=sys.argv[1], load_format="dummy", dtype="bfloat16", skip_tokenizer_init=True, enforce_eager=True, max_model_len=256,
-                gpu_memory_utilization=0.3)
+    # Few sequences and tokens at a time: it warms up with as many.
+    arguments = dict(load_format="dummy", dtype="bfloat16", skip_tokenizer_init=True, enforce_eager=True, max_model_len=256, max_num_seqs=8,
+                     max_num_batched_tokens=512, gpu_memory_utilization=0.3)
+    if len(sys.argv) > 2:
+        arguments.update(json.loads(sys.argv[2]))
+    model = LLM(model=sys.argv[1], **arguments)
     prompts = [{"prompt_token_ids": [1 + (7 * at + request) % 1000 for at in range(64)]} for request in range(4)]
     begun = time.perf_counter()
     outputs = model.generate(prompts, SamplingParams(max_tokens=32, ignore_eos=True, detokenize=False))
