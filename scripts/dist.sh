@@ -80,14 +80,15 @@ try_alone() {
   rm -rf "$root"
 }
 
-# Sets `start` to what starts the program $2 of the target $1 here: itself, or with Wine or QEMU. Empty where nothing does.
+# Sets `start` to what starts the program $2 of the target $1 here: itself, or with Wine or QEMU, which has a thread of its own in the
+# process, so that the command cannot set its number of threads any more. Empty where nothing does.
 how_to_start() {
   local arch=${1%%-*}
   start=
   case $1 in
     "$host" | "${host%%-*}"-*-linux-musl) start=$2 ;;
     *-windows-gnu) if command -v wine >/dev/null; then prepare_wine; start="wine $2"; fi ;;
-    *-linux-gnu) if command -v "qemu-$arch" >/dev/null; then start="qemu-$arch -L /usr/$arch-linux-gnu $2"; fi ;;
+    *-linux-gnu) if command -v "qemu-$arch" >/dev/null; then start="env RAYON_NUM_THREADS=1 CANDLE_NUM_THREADS=1 qemu-$arch -L /usr/$arch-linux-gnu $2"; fi ;;
   esac
 }
 

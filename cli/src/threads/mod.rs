@@ -56,9 +56,14 @@ pub(crate) fn settle(asked: Option<usize>, model: Option<&str>) -> Result<&'stat
     let candle = candle.unwrap_or_else(|| number.clone());
     let variables =
         [(RAYON_NUM_THREADS, number.as_str()), (CANDLE_NUM_THREADS, &candle), (FROM, threads.from.as_str())];
-    if !sys::set_variables(&variables) {
+    // Where the system has threads of its own in each process, as QEMU has, whoever starts the command sets them.
+    let [rayon, candle, _] = variables;
+    if !sys::set_variables(&variables) && !are_set(&[rayon, candle], |name| std::env::var(name).ok()) {
         bail!(
-            "the number of threads cannot be set any more, because some run already: set {RAYON_NUM_THREADS} yourself"
+            "the number of threads cannot be set any more, because some run already: start the command with \
+             {RAYON_NUM_THREADS}={} and {CANDLE_NUM_THREADS}={} set",
+            rayon.1,
+            candle.1
         );
     }
     Ok(SETTLED.get_or_init(|| threads))
@@ -95,6 +100,11 @@ pub(crate) fn facts() -> Vec<(&'static str, Value)> {
     let settled = settled().map(Threads::facts);
     let features = json!(candlescope::modules::candle_features());
     settled.into_iter().flatten().chain([(env_key::CANDLE_FEATURES.name(), features)]).collect()
+}
+
+/// Whether each of these has its value already.
+fn are_set(variables: &[(&str, &str)], value: impl Fn(&str) -> Option<String>) -> bool {
+    variables.iter().all(|(name, wanted)| value(name).is_some_and(|value| value == *wanted))
 }
 
 fn chosen(
@@ -158,6 +168,16 @@ mod tests {
         // A process that measures for a command has its number as an option, and says where it came from.
         assert_eq!(of(Some(1), Some("1"), Some("default")), (1, "default".into()));
         assert_eq!(of(Some(4), Some("1"), Some("default")), (4, "option".into()));
+    }
+
+    #[test]
+    fn what_is_set_already_need_not_be_set() {
+        let wanted = [(RAYON_NUM_THREADS, "2"), (CANDLE_NUM_THREADS, "2")];
+        let of = |rayon: Option<&'static str>, candle: Option<&'static str>| {
+            are_set(&wanted, |name| (if name == RAYON_NUM_THREADS { rayon } else { candle }).map(str::to_string))
+        };
+        assert!(of(Some("2"), Some("2")));
+        assert!(!of(Some("2"), None) && !of(Some("3"), Some("2")) && !of(None, None));
     }
 
     #[test]
