@@ -191,8 +191,9 @@ impl Model {
         let (heads, kv, head) = (self.sizes.heads / self.world, self.sizes.kv_heads / self.world, self.sizes.head);
         let rows = self.rows;
         let layer = &mut self.layers[at];
-        let split =
-            |linear: &Linear, heads: usize| -> Result<Tensor> { Ok(linear.forward(x)?.reshape((rows * heads, 1, head))?) };
+        let split = |linear: &Linear, heads: usize| -> Result<Tensor> {
+            Ok(linear.forward(x)?.reshape((rows * heads, 1, head))?)
+        };
         let (q, k, v) = (split(&layer.qkv[0], heads)?, split(&layer.qkv[1], kv)?, split(&layer.qkv[2], kv)?);
         let (k, v) = match &layer.cache {
             Some((keys, values)) => (Tensor::cat(&[keys, &k], 1)?, Tensor::cat(&[values, &v], 1)?),
