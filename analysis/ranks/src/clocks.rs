@@ -6,6 +6,10 @@ use serde::Serialize;
 /// What times of one machine may contradict each other by, nanoseconds: how far device and host clocks are held together.
 const TOLERANCE: i64 = 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64;
 
+/// How far the time lines of two processes of one machine may lie apart, nanoseconds: both follow its monotonic clock, each from
+/// a reading of its own, and for a tenth of a second by its own calibration.
+const PROCESSES: i64 = 20_000;
+
 /// What clocks are held together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,7 +32,7 @@ pub struct Clocks {
     /// What each rank's times are ahead of the first one's, nanoseconds. Taken off before ranks are compared.
     pub ahead_ns: Vec<i64>,
     /// How far that may be wrong at most, nanoseconds: nobody leaves a collective before all have come, which leaves no more
-    /// room. 0 on one machine; `None` without collectives.
+    /// room. 0 of threads; `None` without collectives on several machines.
     pub bound_ns: Option<i64>,
     /// How far the ends of one collective lie apart after that: 95 of 100 lie within, nanoseconds.
     pub ends_apart_ns: Option<i64>,
@@ -54,7 +58,7 @@ impl Clocks {
         let one_host = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty();
         let one_machine = threads || one_host && rooms.iter().all(fits);
         let (by, ahead_ns, bound_ns, agrees) = match (one_machine, matched.is_empty()) {
-            (true, _) => (AlignedBy::OneMachine, vec![0; ranks], Some(0), true),
+            (true, _) => (AlignedBy::OneMachine, vec![0; ranks], Some(if threads { 0 } else { PROCESSES }), true),
             (false, true) => (AlignedBy::Nothing, vec![0; ranks], None, true),
             (false, false) => {
                 let mut bound = 0;
@@ -99,7 +103,12 @@ impl Clocks {
             None => String::new(),
         };
         match self.by {
-            AlignedBy::OneMachine => format!("All ranks have one machine's clock.{ends}"),
+            AlignedBy::OneMachine => match self.bound_ns {
+                Some(ns) if ns > 0 => {
+                    format!("All ranks have one machine's clock, which processes read to {}.{ends}", time(ns))
+                }
+                _ => format!("All ranks have one clock.{ends}"),
+            },
             AlignedBy::Collectives if !self.agrees => format!(
                 "Clocks contradict each other: they drift, or collectives of different groups of ranks were taken for one. What is \
                  said of waiting may be wrong.{ends}"
@@ -156,12 +165,13 @@ mod tests {
         assert_eq!(of(&["localhost", "localhost"], &all).by, AlignedBy::Collectives);
         let here: Vec<[SeenCollective; 2]> =
             (0..9).map(|n| [seen(n * 1000, n * 1000 + 900), seen(n * 1000, n * 1000 + 880)]).collect();
-        assert_eq!(of(&["a", "a"], &here).ahead_ns, [0, 0]);
+        let clocks = of(&["a", "a"], &here);
+        assert_eq!((clocks.ahead_ns, clocks.bound_ns), (vec![0, 0], Some(PROCESSES)));
         assert_eq!(of(&["a", "b"], &[]).by, AlignedBy::Nothing);
         // Threads have one clock, whatever was taken for one collective.
         let matched: Vec<Vec<&SeenCollective>> = all.iter().map(|pair| pair.iter().collect()).collect();
         let threads = Clocks::of(&["a", "a"], true, &matched);
-        assert_eq!((threads.by, threads.ahead_ns), (AlignedBy::OneMachine, vec![0, 0]));
+        assert_eq!((threads.by, threads.ahead_ns, threads.bound_ns), (AlignedBy::OneMachine, vec![0, 0], Some(0)));
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //!
 //! The hot path reads raw ticks (the CPU's time-stamp counter if it is invariant, through `quanta`) and nothing else.
 //! The drain thread converts ticks to Unix nanoseconds with a linear mapping, which it regularly re-anchors against the
-//! monotonic clock, so that a calibration error of a few parts per million does not add up over a long run. The
-//! system's wall clock is read once for the origin: if it is set later, the time line goes on unchanged.
+//! monotonic clock, so that a calibration error does not add up over a long run, and what it added until then is taken
+//! back: several processes of a machine have one time line. (On a busy machine the first calibration was 18 parts per
+//! million off, and two ranks' clocks 18 µs after a second.) The system's wall clock is read once for the origin: if it
+//! is set later, the time line goes on unchanged.
 
 mod device_clock;
 
@@ -46,6 +48,12 @@ pub(crate) struct TickMapper {
     source: TickSource,
     /// Start of the run: a long baseline for the slope.
     first: (Ticks, Instant),
+    /// Wall clock at that moment, Unix nanoseconds.
+    origin_ns: i64,
+    /// Nanoseconds per tick as last measured.
+    ns_per_tick: f64,
+    /// Whether a tick is a nanosecond of the monotonic clock, because the CPU has no counter to rely on.
+    is_monotonic: bool,
     /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece that it falls
     /// into, so it maps to the same time whenever it is converted, and a request is never shorter than its steps.
     pieces: Vec<Piece>,
@@ -83,14 +91,32 @@ struct Piece {
     ticks: Ticks,
     mapped_ns: i64,
     ns_per_tick: f64,
+    /// What each of its first ticks takes back of an error, nanoseconds.
+    back_per_tick: f64,
+    /// How many do: after them nothing is left to take back, however late the next piece comes.
+    back_ticks: i64,
 }
 
 impl Piece {
     fn map(&self, ticks: Ticks) -> HostNs {
         let delta = ticks.0.wrapping_sub(self.ticks.0) as i64;
-        HostNs(self.mapped_ns + (delta as f64 * self.ns_per_tick) as i64)
+        let back = delta.min(self.back_ticks) as f64 * self.back_per_tick;
+        HostNs(self.mapped_ns + (delta as f64 * self.ns_per_tick + back) as i64)
     }
 }
+
+/// The shortest time over which a slope is measured: reading errors at both ends, about 50 ns each, make two parts per
+/// million of it.
+const MEASURABLE: Duration = Duration::from_millis(50);
+
+/// Until when re-anchoring is due first. What quanta's calibration is off by adds up until then.
+const FIRST_RESYNC: Duration = Duration::from_millis(100);
+
+/// What is taken back of an error in a second at most, as a share: durations are wrong by as much meanwhile.
+const STEEPEST: f64 = 1e-4;
+
+/// From this difference between two slopes on, one of the clocks stood still: a machine slept.
+const JUMP: f64 = 0.01;
 
 /// Pieces kept: at one every ten seconds, half an hour. Earlier ticks are mapped by the oldest piece.
 const MAX_PIECES: usize = 192;
@@ -102,12 +128,16 @@ impl TickMapper {
     pub(crate) fn new(source: TickSource) -> Self {
         // quanta's calibration gives the first slope; reading a long delta keeps its fixed-point error small.
         let span = 1u64 << 40;
-        let ns_per_tick = source.clock.delta_as_nanos(1, 1 + span) as f64 / span as f64;
+        let of_span = source.clock.delta_as_nanos(1, 1 + span);
+        let ns_per_tick = of_span as f64 / span as f64;
         let (ticks, instant, system) = simultaneous(&source);
-        let piece = Piece { ticks, mapped_ns: system, ns_per_tick };
+        let piece = Piece { ticks, mapped_ns: system, ns_per_tick, back_per_tick: 0.0, back_ticks: 0 };
         Self {
             source,
             first: (ticks, instant),
+            origin_ns: system,
+            ns_per_tick,
+            is_monotonic: of_span == span,
             pieces: vec![piece],
             anchors: vec![ClockAnchor { ticks: ticks.0, mapped_ns: system, system_ns: system }],
             last_resync: instant,
@@ -160,9 +190,9 @@ impl TickMapper {
         &self.pieces[after.saturating_sub(1)]
     }
 
-    /// Nanoseconds per tick, by the current piece.
+    /// Nanoseconds per tick, as last measured.
     pub(crate) fn ns_per_tick(&self) -> f64 {
-        self.pieces[self.pieces.len() - 1].ns_per_tick
+        self.ns_per_tick
     }
 
     /// Nanoseconds between two readings; zero if `end` is before `start`.
@@ -171,31 +201,53 @@ impl TickMapper {
         self.to_host(end).since(self.to_host(start))
     }
 
-    /// Re-anchors if it is due: every second in the first ten seconds, every ten seconds later.
+    /// Re-anchors if it is due.
     pub(crate) fn maybe_resync(&mut self) {
-        let age = self.last_resync.duration_since(self.first.1);
-        let due = if age < Duration::from_secs(10) { Duration::from_secs(1) } else { Duration::from_secs(10) };
-        if self.last_resync.elapsed() >= due {
+        if self.last_resync.elapsed() >= self.due() {
             self.resync();
+        }
+    }
+
+    /// From one re-anchoring to the next: a tenth of a second at first, as long again as the run until then, a second in the
+    /// first ten seconds, ten seconds later.
+    fn due(&self) -> Duration {
+        let age = self.last_resync.duration_since(self.first.1);
+        if age < Duration::from_secs(10) {
+            age.clamp(FIRST_RESYNC, Duration::from_secs(1))
+        } else {
+            Duration::from_secs(10)
         }
     }
 
     /// Re-anchors now. The mapping stays continuous; only its slope changes.
     pub(crate) fn resync(&mut self) {
         let (ticks, instant, system) = simultaneous(&self.source);
+        self.anchor(ticks, instant, system);
+    }
+
+    fn anchor(&mut self, ticks: Ticks, instant: Instant, system: i64) {
         let mapped = self.to_host(ticks).0;
+        if self.jumped(ticks, instant) {
+            // What was measured across that is no slope. The time line goes on from here.
+            (self.first, self.origin_ns) = ((ticks, instant), mapped);
+        }
         let elapsed = instant.duration_since(self.first.1);
-        // A long baseline makes the reading errors at both ends, about 50 ns, negligible.
-        let measurable = elapsed >= Duration::from_millis(200) && ticks > self.first.0;
-        let ns_per_tick =
-            if measurable { elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64 } else { self.ns_per_tick() };
+        if elapsed >= MEASURABLE && ticks > self.first.0 {
+            self.ns_per_tick = elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64;
+        }
+        self.last_resync = instant;
+        // Until the next one, but not sooner than in a second.
+        let over = self.due().max(Duration::from_secs(1)).as_nanos() as f64;
+        let behind = self.origin_ns + elapsed.as_nanos() as i64 - mapped;
+        let back = (behind as f64 / over).clamp(-STEEPEST, STEEPEST);
         if self.pieces.len() >= MAX_PIECES {
             self.pieces.remove(0);
         }
-        let piece = Piece { ticks, mapped_ns: mapped, ns_per_tick };
+        let ns_per_tick = self.ns_per_tick;
+        let (back_per_tick, back_ticks) = (back * ns_per_tick, (over / ns_per_tick) as i64);
+        let piece = Piece { ticks, mapped_ns: mapped, ns_per_tick, back_per_tick, back_ticks };
         self.pieces.push(piece);
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = piece;
-        self.last_resync = instant;
         if self.anchors.len() >= MAX_ANCHORS {
             let mut keep = false;
             self.anchors.retain(|_| {
@@ -206,6 +258,18 @@ impl TickMapper {
         self.anchors.push(ClockAnchor { ticks: ticks.0, mapped_ns: mapped, system_ns: system });
     }
 
+    /// Whether one of the clocks stood still since the last reading, while the other went on.
+    fn jumped(&self, ticks: Ticks, instant: Instant) -> bool {
+        let last = &self.pieces[self.pieces.len() - 1];
+        let since = instant.duration_since(self.last_resync);
+        let is_measured = self.last_resync.duration_since(self.first.1) >= MEASURABLE;
+        if !is_measured || since < MEASURABLE || ticks <= last.ticks {
+            return false;
+        }
+        let lately = since.as_nanos() as f64 / (ticks.0 - last.ticks.0) as f64;
+        (lately / self.ns_per_tick - 1.0).abs() > JUMP
+    }
+
     /// For the manifest.
     pub(crate) fn info(&self) -> ClockInfo {
         let n = 1000;
@@ -214,7 +278,7 @@ impl TickMapper {
             std::hint::black_box(self.source.now());
         }
         ClockInfo {
-            source: if (self.ns_per_tick() - 1.0).abs() < 1e-9 { "monotonic" } else { "tsc" }.to_string(),
+            source: if self.is_monotonic { "monotonic" } else { "tsc" }.to_string(),
             ticks_per_second: 1e9 / self.ns_per_tick(),
             read_ns: start.elapsed().as_nanos() as f64 / f64::from(n),
             anchors: self.anchors.clone(),
@@ -285,6 +349,62 @@ mod tests {
         let (first, last) = (early.0, source.now().0);
         let times: Vec<_> = (0..=1000).map(|i| mapper.to_host(Ticks(first + (last - first) / 1000 * i))).collect();
         assert!(times.windows(2).all(|w| w[0] <= w[1]));
+    }
+
+    #[test]
+    fn what_a_wrong_calibration_added_is_taken_back() {
+        let mut mapper = TickMapper::new(TickSource::new());
+        let (first, began, origin) = (mapper.first.0, mapper.first.1, mapper.origin_ns);
+        let truth = mapper.ns_per_tick;
+        // Seen on a busy machine: 18 parts per million.
+        mapper.ns_per_tick *= 1.0 + 18e-6;
+        mapper.pieces[0].ns_per_tick = mapper.ns_per_tick;
+        let mut off = Vec::new();
+        let mut at = Duration::ZERO;
+        while at < Duration::from_secs(40) {
+            at += mapper.due();
+            let ticks = Ticks(first.0 + (at.as_nanos() as f64 / truth) as u64);
+            off.push((at.as_millis(), mapper.to_host(ticks).0 - origin - at.as_nanos() as i64));
+            mapper.anchor(ticks, began + at, 0);
+        }
+        // Never more than it adds in a tenth of a second, and nothing for long.
+        assert!((1_700..=1_900).contains(&off[0].1), "{off:?}");
+        assert!(off.iter().all(|(_, ns)| ns.abs() <= 1_900), "{off:?}");
+        assert!(off.iter().filter(|(ms, _)| *ms > 5_000).all(|(_, ns)| ns.abs() <= 20), "{off:?}");
+        assert!((mapper.ns_per_tick() / truth - 1.0).abs() < 1e-8, "the rate that is told is the one measured");
+        // Of an error that no calibration makes, a little at a time.
+        mapper.origin_ns += 1_000_000_000;
+        let late = at + Duration::from_secs(10);
+        let ticks = Ticks(first.0 + (late.as_nanos() as f64 / truth) as u64);
+        mapper.anchor(ticks, began + late, 0);
+        let back = mapper.pieces[mapper.pieces.len() - 1].back_per_tick;
+        assert!((back / truth - STEEPEST).abs() < 1e-7, "{back} {truth}");
+    }
+
+    #[test]
+    fn an_error_is_taken_back_once_however_late_the_next_reading_is() {
+        let mut mapper = TickMapper::new(TickSource::new());
+        let (first, began, origin, truth) = (mapper.first.0, mapper.first.1, mapper.origin_ns, mapper.ns_per_tick);
+        mapper.pieces[0].ns_per_tick *= 1.0 + 18e-6;
+        let ticks = |ms: u64| Ticks(first.0 + (ms as f64 * 1e6 / truth) as u64);
+        mapper.anchor(ticks(500), began + Duration::from_millis(500), 0);
+        let off = |ms: u64| mapper.to_host(ticks(ms)).0 - origin - ms as i64 * 1_000_000;
+        assert!((8_900..=9_100).contains(&off(500)) && (4_400..=4_600).contains(&off(1_000)), "{}", off(500));
+        assert!(off(1_500).abs() <= 1_000 && off(10_000).abs() <= 1_000, "{} {}", off(1_500), off(10_000));
+    }
+
+    #[test]
+    fn a_machine_that_slept_is_measured_anew() {
+        let mut mapper = TickMapper::new(TickSource::new());
+        let (first, began, truth) = (mapper.first.0, mapper.first.1, mapper.ns_per_tick);
+        let ticks = |ms: u64| Ticks(first.0 + (ms as f64 * 1e6 / truth) as u64);
+        // The counter goes on for a minute, the monotonic clock does not.
+        for (counter, monotonic) in [(100, 100), (1_000, 1_000), (62_000, 2_000), (63_000, 3_000), (64_000, 4_000)] {
+            mapper.anchor(ticks(counter), began + Duration::from_millis(monotonic), 0);
+        }
+        assert!((mapper.ns_per_tick() / truth - 1.0).abs() < 1e-6, "{} {truth}", mapper.ns_per_tick());
+        let second = mapper.duration_ns(ticks(70_000), ticks(71_000));
+        assert!(second.abs_diff(1_000_000_000) <= 1_000, "{second}");
     }
 
     #[test]
