@@ -17,6 +17,7 @@ impl HostNs {
 
     /// This many nanoseconds later.
     #[must_use]
+    #[inline]
     pub fn plus_ns(self, ns: u64) -> Self {
         HostNs(self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)))
     }

@@ -48,9 +48,22 @@ pub fn merged_but_touching(stretches: impl IntoIterator<Item = Stretch>) -> Vec<
 }
 
 fn joined(stretches: impl IntoIterator<Item = Stretch>, joins: fn(i64, i64) -> bool) -> Vec<Stretch> {
-    let mut list: Vec<Stretch> = stretches.into_iter().filter(|(start, end)| end > start).collect();
-    list.sort_unstable();
-    // Within the list: there may be tens of millions.
+    let (mut list, mut late): (Vec<Stretch>, Vec<Stretch>) = Default::default();
+    // There may be tens of millions, mostly in order: only what comes late is sorted in.
+    for stretch in stretches.into_iter().filter(|(start, end)| end > start) {
+        match list.last_mut() {
+            Some(last) if stretch.0 < last.0 => late.push(stretch),
+            Some(last) if joins(stretch.0, last.1) => last.1 = last.1.max(stretch.1),
+            _ => list.push(stretch),
+        }
+    }
+    if late.is_empty() {
+        return list;
+    }
+    list.append(&mut late);
+    // Stable, which makes use of what is in order.
+    list.sort();
+    // Within the list, for the same reason.
     let mut kept = 0;
     for at in 0..list.len() {
         let (start, end) = list[at];
@@ -219,6 +232,14 @@ mod tests {
         let list = [(30, 40), (0, 10), (5, 12), (20, 30), (7, 7)];
         assert_eq!((merged(list), length(&merged(list))), (vec![(0, 12), (20, 40)], 32));
         assert_eq!(merged_but_touching(list), [(0, 12), (20, 30), (30, 40)]);
+        // From all in order to nearly all late.
+        let mut turned = list;
+        for _ in list {
+            turned.rotate_left(1);
+            assert_eq!(merged(turned), [(0, 12), (20, 40)], "{turned:?}");
+            assert_eq!(merged_but_touching(turned), [(0, 12), (20, 30), (30, 40)], "{turned:?}");
+        }
+        assert_eq!((merged([]), merged([(7, 7)]), merged([(1, i64::MAX)])), (vec![], vec![], vec![(1, i64::MAX)]));
     }
 
     /// Steps of two threads in turn, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on, both threads

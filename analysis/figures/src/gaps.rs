@@ -7,23 +7,62 @@
 use candlescope_schema::stretches::{Stretch, length};
 use serde::Serialize;
 
-/// A kernel, copy or memset on one device. Times are Unix nanoseconds.
+/// A kernel, copy or memset on one device. Times are Unix nanoseconds. As small as it can be: there may be tens of
+/// millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
     /// Start on the device.
     pub start_ns: i64,
     /// End on the device.
     pub end_ns: i64,
-    /// When the device could have begun it, as far as its launching call tells. `None` if that is not known.
-    pub ready_ns: Option<i64>,
-    /// From the end of that call to the start on the device, 0 if the device started before the call returned.
-    pub queue_delay_ns: Option<u64>,
+    /// The largest number means that it is not known; so it does in the next two.
+    ready_ns: i64,
+    queue_delay_ns: u64,
+    path: u32,
     /// Stream it ran in.
     pub stream: u32,
-    /// Number of the path (without ordinals) that launched it, if one did.
-    pub path: Option<u32>,
     /// A kernel, not a copy or memset.
     pub is_kernel: bool,
+}
+
+impl Activity {
+    /// Of which no launch and no path is known.
+    pub fn new(start_ns: i64, end_ns: i64, stream: u32, is_kernel: bool) -> Self {
+        let (ready_ns, queue_delay_ns, path) = (i64::MAX, u64::MAX, u32::MAX);
+        Self { start_ns, end_ns, ready_ns, queue_delay_ns, path, stream, is_kernel }
+    }
+
+    /// The same, launched: see [`ready_ns`](Self::ready_ns()) and [`queue_delay_ns`](Self::queue_delay_ns()).
+    #[must_use]
+    pub fn launched(self, ready_ns: Option<i64>, queue_delay_ns: Option<u64>) -> Self {
+        let (ready_ns, queue_delay_ns) = (ready_ns.unwrap_or(i64::MAX), queue_delay_ns.unwrap_or(u64::MAX));
+        Self { ready_ns, queue_delay_ns, ..self }
+    }
+
+    /// The same, launched by the path of this number.
+    #[must_use]
+    pub fn by(self, path: Option<u32>) -> Self {
+        Self { path: path.unwrap_or(u32::MAX), ..self }
+    }
+
+    /// When the device could have begun it, as far as its launching call tells. `None` if that is not known.
+    #[inline]
+    pub fn ready_ns(&self) -> Option<i64> {
+        Some(self.ready_ns).filter(|ns| *ns != i64::MAX)
+    }
+
+    /// From the end of that call to the start on the device, 0 if the device started before the call returned; `None` if
+    /// it is not known.
+    #[inline]
+    pub fn queue_delay_ns(&self) -> Option<u64> {
+        Some(self.queue_delay_ns).filter(|ns| *ns != u64::MAX)
+    }
+
+    /// Number of the path (without ordinals) that launched it, if one did.
+    #[inline]
+    pub fn path(&self) -> Option<u32> {
+        Some(self.path).filter(|path| *path != u32::MAX)
+    }
 }
 
 /// A gap shorter than this is the time that the device needs between two kernels that are both in its queue.
@@ -89,7 +128,7 @@ pub struct Block {
 /// What ran, in any order, as blocks in order of start that do not touch each other.
 pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Block> {
     let (mut merged, mut late): (Vec<Block>, Vec<Block>) = Default::default();
-    let block = |a: &Activity| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), ready_ns: a.ready_ns };
+    let block = |a: &Activity| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), ready_ns: a.ready_ns() };
     // There may be tens of millions of them, nearly in order: only what comes late is sorted in.
     for block in activities.into_iter().map(block) {
         match merged.last_mut() {
@@ -230,6 +269,7 @@ pub fn divide<B: Stretched>(blocks: &[B], windows: &[(i64, i64)], mut gap: impl 
 /// If the device began before the call returned, a kernel that was launched alone was there when it began. A copy may be
 /// all its call waits for, and of the kernels of a graph only the first one waits for the call: for these the begin of
 /// the call is taken.
+#[inline]
 pub fn ready(call: Option<(i64, i64)>, start: i64, alone: bool) -> Option<i64> {
     let (begin, end) = call?;
     Some(match () {
@@ -241,6 +281,7 @@ pub fn ready(call: Option<(i64, i64)>, start: i64, alone: bool) -> Option<i64> {
 
 /// Classifies the gap of `ns` between `idle_from`, when the device ran out of work, and a work that could begin at
 /// `ready_ns`. A gap below `overhead_ns` is launch overhead.
+#[inline]
 pub fn classify(ready_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64, overhead_ns: u64) -> Gap {
     let after = |ready: i64| ready.saturating_sub(idle_from);
     match ready_ns.map(after) {
@@ -252,6 +293,7 @@ pub fn classify(ready_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64, o
 }
 
 /// Divides a host-bound gap of `ns`: before the work was there, and after.
+#[inline]
 pub fn host_part(ready_ns: Option<i64>, idle_from: i64, ns: u64) -> (u64, u64) {
     let host = ready_ns.map_or(ns, |ready| ready.saturating_sub(idle_from).max(0).unsigned_abs()).min(ns);
     (host, ns - host)

@@ -27,6 +27,7 @@ impl Default for IntState {
 impl BuildHasher for IntState {
     type Hasher = IntHasher;
 
+    #[inline]
     fn build_hasher(&self) -> IntHasher {
         IntHasher { value: self.add, factor: self.factor }
     }
@@ -46,21 +47,25 @@ pub struct IntHasher {
 }
 
 /// The two halves of a product of two numbers, laid over each other.
+#[inline]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
 impl Hasher for IntHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.value
     }
 
+    #[inline]
     fn write_u64(&mut self, n: u64) {
         let mixed = folded(folded(self.value ^ (n / ROW), self.factor), self.factor);
         self.value = mixed.wrapping_add(n % ROW) ^ (n << 57);
     }
 
+    #[inline]
     fn write_u32(&mut self, n: u32) {
         self.write_u64(u64::from(n));
     }
@@ -73,6 +78,7 @@ impl Hasher for IntHasher {
         self.write_u64(n as u64);
     }
 
+    #[inline]
     fn write_isize(&mut self, n: isize) {
         self.write_u64(n as u64);
     }

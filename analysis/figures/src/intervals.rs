@@ -152,7 +152,7 @@ impl IntervalPass {
     /// The result, once every span was added.
     pub fn finish(mut self) -> Intervals {
         let (held, waiting) = self.relatives.take_all();
-        held.iter().for_each(|held| self.check(held));
+        held.iter().for_each(|held| check(&mut self.nodes, &mut self.out, held));
         // A parent that never came was lost, alone or with its segment: its children then count as outermost.
         for waiting in waiting {
             self.out.orphans += waiting.count;
@@ -183,9 +183,9 @@ impl IntervalPass {
             self.take_early_children(&mut held, early);
         }
         if self.relatives.hold(span.seq, span.host_start.0, held) {
-            let (gone, early) = self.relatives.let_go();
-            self.out.let_go_early += early;
-            gone.iter().for_each(|held| self.check(held));
+            let Self { relatives, nodes, out, .. } = self;
+            let early = relatives.let_go(|held| check(nodes, out, &held));
+            out.let_go_early += early;
         }
     }
 
@@ -296,40 +296,40 @@ impl IntervalPass {
             self.warmed(around, &early.warm);
         }
     }
+}
 
-    /// Adds what is known only once all children are known.
-    fn check(&mut self, held: &OpenInterval) {
-        if held.above_steps || held.is_warmup {
-            return;
-        }
-        let node = self.nodes.at(held.node);
-        if !held.is_replayed {
-            node.totals.add_time(held.time_ns());
-        }
-        let measured = held.gpu_measured();
-        if measured.is_some() || held.kernels_recorded {
-            node.totals.add_gpu(held.group, |sums| {
-                sums.recorded_calls += u64::from(held.kernels_recorded);
-                let Some(gpu) = measured else { return };
-                let sums = sums.of_mut(gpu.source);
-                sums.calls += 1;
-                sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
-                if gpu.all_inside_known {
-                    sums.self_calls += 1;
-                    sums.detail_ns = sums.detail_ns.saturating_add(gpu.dur_ns);
-                    sums.inside_ns = sums.inside_ns.saturating_add(gpu.inside_ns);
-                }
-            });
-        }
-        let rollup = &node.totals.rollup;
-        if let Some(times) = held.impossible() {
-            self.out.impossible += 1;
-            note_worst(&mut self.out.worst, rollup, times);
-        }
-        if let Some(times) = held.gpu_impossible() {
-            self.out.gpu_impossible += 1;
-            note_worst(&mut self.out.gpu_worst, rollup, times);
-        }
+/// Adds what is known only once all children are known.
+fn check(nodes: &mut Nodes, out: &mut Intervals, held: &OpenInterval) {
+    if held.above_steps || held.is_warmup {
+        return;
+    }
+    let node = nodes.at(held.node);
+    if !held.is_replayed {
+        node.totals.add_time(held.time_ns());
+    }
+    let measured = held.gpu_measured();
+    if measured.is_some() || held.kernels_recorded {
+        node.totals.add_gpu(held.group, |sums| {
+            sums.recorded_calls += u64::from(held.kernels_recorded);
+            let Some(gpu) = measured else { return };
+            let sums = sums.of_mut(gpu.source);
+            sums.calls += 1;
+            sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
+            if gpu.all_inside_known {
+                sums.self_calls += 1;
+                sums.detail_ns = sums.detail_ns.saturating_add(gpu.dur_ns);
+                sums.inside_ns = sums.inside_ns.saturating_add(gpu.inside_ns);
+            }
+        });
+    }
+    let rollup = &node.totals.rollup;
+    if let Some(times) = held.impossible() {
+        out.impossible += 1;
+        note_worst(&mut out.worst, rollup, times);
+    }
+    if let Some(times) = held.gpu_impossible() {
+        out.gpu_impossible += 1;
+        note_worst(&mut out.gpu_worst, rollup, times);
     }
 }
 

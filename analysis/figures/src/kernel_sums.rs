@@ -7,7 +7,7 @@ use super::launch_pace::{LaunchPace, LaunchPacePass};
 use super::numbered::Numbered;
 use super::overlap::merged_shares;
 use super::path_totals::{Intervals, by_rollup};
-use super::stats::{P95_FROM, percentile};
+use super::stats::{P95_FROM, percentile, sort};
 use super::tree::ratio;
 use super::warmup::Warmup;
 use candlescope_schema::{KernelKind, KernelRecord};
@@ -157,15 +157,11 @@ impl KernelPass {
         let ns = record.gpu_dur_ns;
         let is_kernel = record.kind == KernelKind::Kernel;
         let call = record.launch_start.map(|at| (at.0, at.plus_ns(record.launch_dur_ns.unwrap_or(0)).0));
-        let activity = Activity {
-            start_ns: record.gpu_start.0,
-            end_ns: record.gpu_start.plus_ns(ns).0,
-            ready_ns: ready(call, record.gpu_start.0, is_kernel && record.graph.is_none()),
-            queue_delay_ns: record.queue_delay_ns,
-            stream: record.stream,
-            path: record.path.as_ref().filter(|_| record.seq.is_some()).map(|path| path.rollup_id),
-            is_kernel,
-        };
+        let (start, end) = (record.gpu_start.0, record.gpu_start.plus_ns(ns).0);
+        let ready = ready(call, start, is_kernel && record.graph.is_none());
+        let path = record.path.as_ref().filter(|_| record.seq.is_some()).map(|path| path.rollup_id);
+        let activity =
+            Activity::new(start, end, record.stream, is_kernel).launched(ready, record.queue_delay_ns).by(path);
         let warms_up = warmup.has_step(record.step);
         match record.step.filter(|_| !warms_up) {
             Some(step) => self.in_step(step, &record.device).push(activity),
@@ -186,8 +182,8 @@ impl KernelPass {
             self.devices.insert(record.device.clone());
             self.last_device = Some(record.device.clone());
         }
-        self.pace.add(record);
         let name = self.names.number(&record.name);
+        self.pace.add(record, name);
         if is_kernel {
             let at = name as usize;
             if self.kernels.len() <= at {
@@ -294,7 +290,7 @@ fn waited(record: &KernelRecord) -> Option<u64> {
 }
 
 fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
-    ns.sort_unstable_by(f64::total_cmp);
+    sort(&mut ns);
     let sum: f64 = ns.iter().sum();
     // Durations are whole nanoseconds, so their sum is exact up to 2⁵³.
     let total_ns = sum as u64;

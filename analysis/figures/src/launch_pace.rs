@@ -82,19 +82,34 @@ pub(super) struct LaunchPacePass {
     /// Calls by step and thread.
     steps: HashMap<(u64, u64), Vec<Call>>,
     kept: usize,
+    /// What kernels of a name are, by its number: many launches have few names.
+    launched: Vec<Option<Launched>>,
 }
 
 impl LaunchPacePass {
-    /// Takes one record of a step that is no warm-up.
-    pub(super) fn add(&mut self, record: &KernelRecord) {
+    /// Takes one record of a step that is no warm-up; `name` is its name's number, which is dense.
+    pub(super) fn add(&mut self, record: &KernelRecord, name: u32) {
         if record.phase != Some(Phase::Decode) || self.kept >= MOST {
             return;
         }
         let Some((step, seq)) = record.step.zip(record.seq) else { return };
         let Some((start, ns)) = record.launch_start.zip(record.launch_dur_ns) else { return };
-        let call = Call { start_ns: start.0, end_ns: start.plus_ns(ns).0, what: what(record) };
+        let call = Call { start_ns: start.0, end_ns: start.plus_ns(ns).0, what: self.what(record, name as usize) };
         self.steps.entry((step, thread_of(seq))).or_default().push(call);
         self.kept += 1;
+    }
+
+    fn what(&mut self, record: &KernelRecord, name: usize) -> LaunchKind {
+        match record.kind {
+            KernelKind::Kernel => {
+                if self.launched.len() <= name {
+                    self.launched.resize(name + 1, None);
+                }
+                LaunchKind::Kernel(*self.launched[name].get_or_insert_with(|| launched(&record.name)))
+            }
+            KernelKind::Memcpy if record.name.as_ref() == "htod" => LaunchKind::Upload,
+            _ => LaunchKind::Other,
+        }
     }
 
     pub(super) fn finish(self) -> LaunchPace {
@@ -129,15 +144,12 @@ fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)
     })
 }
 
-fn what(record: &KernelRecord) -> LaunchKind {
-    match record.kind {
-        KernelKind::Kernel if record.name.contains("splitKreduce") => LaunchKind::Kernel(Launched::Divided),
-        KernelKind::Kernel if KernelFamily::of(&record.name) == KernelFamily::Matrix => {
-            LaunchKind::Kernel(Launched::Product)
-        }
-        KernelKind::Kernel => LaunchKind::Kernel(Launched::Plain),
-        KernelKind::Memcpy if record.name.as_ref() == "htod" => LaunchKind::Upload,
-        _ => LaunchKind::Other,
+/// What a kernel of this name is, without an upload before it.
+fn launched(name: &str) -> Launched {
+    match name {
+        name if name.contains("splitKreduce") => Launched::Divided,
+        name if KernelFamily::of(name) == KernelFamily::Matrix => Launched::Product,
+        _ => Launched::Plain,
     }
 }
 

@@ -18,6 +18,7 @@ pub struct Numbered {
 
 impl Numbered {
     /// The number of a text.
+    #[inline]
     pub fn number(&mut self, text: &Arc<str>) -> u32 {
         let address = Arc::as_ptr(text).cast::<u8>() as usize;
         if let Some((_, number)) = self.last.filter(|(last, _)| *last == address) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Merged time ÷ summed time of what each path and the paths below it launched, only for paths where it is below 1.
-/// `rollup` gives a path's text by the number in [`Activity::path`].
+/// `rollup` gives a path's text by the number in [`Activity::path()`].
 pub fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
     let mut devices: HashMap<&Arc<str>, Vec<&Activity>> = HashMap::new();
     // Sorting what is nearly in order takes no time to speak of.
@@ -25,7 +25,7 @@ pub fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<Strin
     for list in devices.values() {
         let mut by_path: BTreeMap<u32, Vec<&Activity>> = BTreeMap::new();
         for activity in list {
-            if let Some(path) = activity.path {
+            if let Some(path) = activity.path() {
                 by_path.entry(path).or_default().push(activity);
             }
         }

@@ -125,6 +125,7 @@ impl PathTotals {
     }
 
     /// Adds the duration of an interval.
+    #[inline]
     pub(super) fn add_time(&mut self, dur_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(dur_ns);
         self.min_ns = self.min_ns.min(dur_ns);

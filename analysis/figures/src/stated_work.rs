@@ -17,6 +17,7 @@ pub struct StatedWork {
 
 impl StatedWork {
     /// What one interval states of itself, without those inside it; executed FLOPs are `flops` if it gives none.
+    #[inline]
     pub fn of_span(span: &SpanRecord) -> Self {
         let SpanRecord { flops, flops_executed, bytes, io_bytes, .. } = *span;
         Self { flops, flops_executed: flops_executed.or(flops), bytes, io_bytes }

@@ -17,6 +17,7 @@ mod student;
 
 pub use clusters::{SplitMix, normal_above};
 use order::median_interval;
+pub(crate) use order::sort;
 pub use order::{INTERVAL_FROM, percentile};
 pub use signed_rank::slope;
 pub use student::{two_sided_p, two_sided_quantile};
@@ -95,7 +96,7 @@ impl RangeOf {
 impl Distribution {
     /// Statistics of independent `samples`, in the order of measurement; `None` without any. Samples must be finite.
     pub fn of(samples: Vec<f64>) -> Option<Self> {
-        let sorted = sorted(&samples)?;
+        let sorted = sorted(samples.clone())?;
         let n = sorted.len();
         let interval = median_interval(&sorted);
         let range = Range { low: sorted[0], high: sorted[n - 1], of: RangeOf::Samples };
@@ -107,12 +108,18 @@ impl Distribution {
     /// one request: only clusters are independent, so the interval of the median comes from resampled clusters (cluster
     /// bootstrap). Empty clusters are ignored; `None` without any sample. Samples must be finite.
     pub fn clustered(clusters: Vec<Vec<f64>>) -> Option<Self> {
-        let mut clusters: Vec<Vec<f64>> = clusters.into_iter().filter(|cluster| !cluster.is_empty()).collect();
+        let samples = clusters.iter().flatten().copied().collect();
+        Some(Self { samples, ..Self::clustered_without_samples(clusters)? })
+    }
+
+    /// The same for a figure of which nobody is shown the samples: there may be tens of millions.
+    pub fn clustered_without_samples(mut clusters: Vec<Vec<f64>>) -> Option<Self> {
+        clusters.retain(|cluster| !cluster.is_empty());
         let samples: Vec<f64> = clusters.iter().flatten().copied().collect();
         if samples.len() == clusters.len() {
-            return Self::of(samples);
+            return Self::of(samples).map(|all| Self { samples: Vec::new(), ..all });
         }
-        let pooled = sorted(&samples)?;
+        let pooled = sorted(samples)?;
         clusters.iter_mut().for_each(|cluster| cluster.sort_unstable_by(f64::total_cmp));
         let mut medians: Vec<f64> = clusters.iter().map(|cluster| percentile(cluster, 0.5)).collect();
         medians.sort_by(f64::total_cmp);
@@ -120,7 +127,7 @@ impl Distribution {
         let interval = clusters::median_interval(&clusters, &pooled, &medians, clusters::RESAMPLES);
         let range = Range { low: medians[0], high: medians[units - 1], of: RangeOf::UnitMedians };
         let range = (interval.is_none() && units > 1).then_some(range);
-        Some(Self { median_ci95: interval, range, ..Self::without_interval(samples, &pooled, units) })
+        Some(Self { median_ci95: interval, range, ..Self::without_interval(Vec::new(), &pooled, units) })
     }
 
     fn without_interval(samples: Vec<f64>, sorted: &[f64], units: usize) -> Self {
@@ -145,11 +152,6 @@ impl Distribution {
         }
     }
 
-    /// The same for a figure of which nobody is shown the samples: there may be tens of millions.
-    pub fn without_samples(self) -> Self {
-        Self { samples: Vec::new(), ..self }
-    }
-
     /// The same figure in another unit.
     pub fn scaled(&self, factor: f64) -> Self {
         let option = |v: Option<f64>| v.map(|v| v * factor);
@@ -172,19 +174,18 @@ impl Distribution {
 }
 
 /// The samples in order; `None` without any, or if one is not finite.
-fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
+fn sorted(mut samples: Vec<f64>) -> Option<Vec<f64>> {
     if samples.is_empty() || samples.iter().any(|v| !v.is_finite()) {
         return None;
     }
-    let mut sorted = samples.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    Some(sorted)
+    sort(&mut samples);
+    Some(samples)
 }
 
 /// The `p`-quantile of samples in any order, as [`Distribution`] has its percentiles; `None` without any, or if one is
 /// not finite.
 pub fn percentile_of(samples: &[f64], p: f64) -> Option<f64> {
-    sorted(samples).map(|sorted| percentile(&sorted, p.clamp(0.0, 1.0)))
+    sorted(samples.to_vec()).map(|sorted| percentile(&sorted, p.clamp(0.0, 1.0)))
 }
 
 /// A saturating sum: one damaged value must not end a report.

@@ -115,8 +115,7 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
     }
     let all = all?;
     // A step on several devices is one step.
-    let queue_delay =
-        Distribution::clustered(delays).map(Distribution::without_samples).filter(|_| !all.clocks_unknown);
+    let queue_delay = Distribution::clustered_without_samples(delays).filter(|_| !all.clocks_unknown);
     Some(Busy { steps: numbers.len() as u64, queue_delay, ..all })
 }
 
@@ -130,8 +129,8 @@ impl<'a> Timeline<'a> {
 
     /// How this device's time divides during these steps.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
-        let queue_delay = Distribution::clustered(queue_delays(&steps).collect());
-        let queue_delay = queue_delay.map(Distribution::without_samples).filter(|_| self.clocks.within().is_some());
+        let queue_delay = Distribution::clustered_without_samples(queue_delays(&steps).collect());
+        let queue_delay = queue_delay.filter(|_| self.clocks.within().is_some());
         Some(Busy { queue_delay, ..self.sums(&steps)? })
     }
 
@@ -181,8 +180,8 @@ impl<'a> Timeline<'a> {
 fn after(own: &OnDevice<'_>) -> u64 {
     let end = own.step.end_ns();
     let late = own.activities.iter().filter(|activity| activity.end_ns > end);
-    let late = late.map(|activity| Activity { start_ns: activity.start_ns.max(end), ..*activity });
-    let late: Vec<Activity> = late.collect();
+    let mut late: Vec<Activity> = late.copied().collect();
+    late.iter_mut().for_each(|activity| activity.start_ns = activity.start_ns.max(end));
     merged_ns(|| late.iter())
 }
 
@@ -190,7 +189,7 @@ fn after(own: &OnDevice<'_>) -> u64 {
 fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = Vec<f64>> {
     steps.iter().map(|own| {
         let kernels = own.activities.iter().filter(|activity| activity.is_kernel);
-        kernels.filter_map(|activity| Some(activity.queue_delay_ns? as f64)).collect()
+        kernels.filter_map(|activity| Some(activity.queue_delay_ns()? as f64)).collect()
     })
 }
 

@@ -58,9 +58,11 @@ macro_rules! ints {
         )*
     };
 }
+#[inline]
 fn span_id(column: &IntColumn, row: usize) -> Option<SpanId> {
     column.get(row).map(|id| SpanId(id as u64))
 }
+#[inline]
 fn moment(column: &IntColumn, row: usize) -> Option<HostNs> {
     column.get(row).and_then(time)
 }
@@ -78,9 +80,11 @@ ints! {
     u64, IntColumn::unsigned, IntColumn::unsigned;
     u32, |column: &IntColumn, row| Some(column.small(row).unwrap_or(0)), IntColumn::small;
 }
+#[inline]
 fn short(column: &IntColumn, row: usize) -> Option<u16> {
     column.get(row).and_then(|n| u16::try_from(n).ok())
 }
+#[inline]
 fn flag(column: &IntColumn, row: usize) -> Option<bool> {
     column.get(row).map(|n| n != 0)
 }
@@ -185,6 +189,7 @@ impl Load<Arc<str>> for Text {
         Mapped::of(batch, name, |text| interner.word(text))
     }
 
+    #[inline]
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Arc<str>> {
         column.get(row)
     }
@@ -197,6 +202,7 @@ impl Load<Option<Arc<str>>> for Text {
         Mapped::of(batch, name, |text| interner.word(text))
     }
 
+    #[inline]
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Option<Arc<str>>> {
         Some(column.get(row))
     }
@@ -209,6 +215,7 @@ impl Load<Arc<str>> for Label {
         Mapped::of(batch, name, |text| interner.word(text))
     }
 
+    #[inline]
     fn get(column: &mut Self::Column, row: usize, interner: &mut Interner) -> Option<Arc<str>> {
         Some(column.get(row).unwrap_or_else(|| interner.word("")))
     }
@@ -221,6 +228,7 @@ impl Load<u64> for Several {
         IntColumn::of(batch, name)
     }
 
+    #[inline]
     fn get(column: &mut IntColumn, row: usize, _: &mut Interner) -> Option<u64> {
         Some(column.unsigned(row).unwrap_or(1))
     }
@@ -234,6 +242,7 @@ impl Load<Vec<Served>> for Lines {
         Mapped::of(batch, name, Served::from_text)
     }
 
+    #[inline]
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Vec<Served>> {
         Some(column.get(row).unwrap_or_default())
     }
@@ -270,6 +279,8 @@ pub(super) struct PathColumns {
     name: TextColumn,
     target: TextColumn,
     module: TextColumn,
+    /// By the path's number: the numbers of name, target and module that it had last.
+    last: Vec<Option<([u32; 3], Arc<PathInfo>)>>,
     met: FxHashMap<[u32; 4], Arc<PathInfo>>,
 }
 
@@ -277,19 +288,31 @@ impl PathColumns {
     fn of(batch: &RecordBatch) -> Self {
         let text = |name| TextColumn::of(batch, name);
         let (path, name, target, module) = (text("path"), text("name"), text("target"), text("module"));
-        Self { path, name, target, module, met: FxHashMap::default() }
+        let last = path.map_values(|_| None);
+        Self { path, name, target, module, last, met: FxHashMap::default() }
     }
 
     /// The row's path. Without a name of its own the last element is it, and `own` says what of that.
     #[inline]
     fn get(&mut self, row: usize, interner: &mut Interner, own: fn(&str) -> &str) -> Arc<PathInfo> {
-        let Self { path, name, target, module, met } = self;
+        let Self { path, name, target, module, last, met } = self;
+        let (id, others) = (path.id(row), [name.id(row), target.id(row), module.id(row)]);
+        let last = last.get_mut(id as usize);
+        if let Some(Some((known, info))) = &last
+            && *known == others
+        {
+            return info.clone();
+        }
         let make = || {
             let path = path.get(row).unwrap_or_default();
             let name = name.get(row).unwrap_or_else(|| own(path.rsplit('/').next().unwrap_or_default()));
             interner.path(path, name, target.get(row).unwrap_or_default(), module.get(row))
         };
-        met.entry([path.id(row), name.id(row), target.id(row), module.id(row)]).or_insert_with(make).clone()
+        let info = met.entry([id, others[0], others[1], others[2]]).or_insert_with(make).clone();
+        if let Some(last) = last {
+            *last = Some((others, info.clone()));
+        }
+        info
     }
 }
 
@@ -313,6 +336,7 @@ impl Load<Arc<PathInfo>> for StepPath {
         PathColumns::of(batch)
     }
 
+    #[inline]
     fn get(column: &mut PathColumns, row: usize, interner: &mut Interner) -> Option<Arc<PathInfo>> {
         Some(column.get(row, interner, |name| name))
     }
@@ -327,6 +351,7 @@ impl Load<Option<Arc<PathInfo>>> for Launcher {
         PathColumns { name: TextColumn::of(batch, ""), target: TextColumn::of(batch, ""), ..path }
     }
 
+    #[inline]
     fn get(column: &mut PathColumns, row: usize, interner: &mut Interner) -> Option<Option<Arc<PathInfo>>> {
         if column.path.get(row).is_none() {
             return Some(None);
@@ -361,6 +386,7 @@ impl Load<Option<[u32; 3]>> for Axes {
         axes(name).map(|name| IntColumn::of(batch, name))
     }
 
+    #[inline]
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Option<[u32; 3]>> {
         let axes = || Some([column[0].small(row)?, column[1].small(row)?, column[2].small(row)?]);
         Some(axes())

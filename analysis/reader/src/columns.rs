@@ -91,6 +91,7 @@ impl IntColumn {
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, row: usize) -> Option<i64> {
         match self {
             Self::Wide(array) => array.is_valid(row).then(|| array.value(row)),
@@ -101,11 +102,13 @@ impl IntColumn {
     }
 
     /// The value as an unsigned number; null if it is negative, which counts and durations never are.
+    #[inline]
     pub(super) fn unsigned(&self, row: usize) -> Option<u64> {
         self.get(row).and_then(|v| u64::try_from(v).ok())
     }
 
     /// The value as a small unsigned number; null if it does not fit.
+    #[inline]
     pub(super) fn small(&self, row: usize) -> Option<u32> {
         self.get(row).and_then(|v| u32::try_from(v).ok())
     }
@@ -113,12 +116,14 @@ impl IntColumn {
 
 /// A plausible start and duration: from 1970 on, with an end that fits the type. Otherwise a flipped bit in a page that
 /// still decodes would outweigh everything else in the run.
+#[inline]
 pub(super) fn times(start: i64, dur: u64) -> Option<(HostNs, u64)> {
     let end = start.checked_add(i64::try_from(dur).ok()?)?;
     (start >= 0 && end < LATEST_NS).then_some((HostNs(start), dur))
 }
 
 /// A point in time that [`times`] accepts.
+#[inline]
 pub(super) fn time(at: i64) -> Option<HostNs> {
     times(at, 0).map(|(at, _)| at)
 }
@@ -193,6 +198,11 @@ impl TextColumn {
     /// Rows with the same dictionary entry have the same view, which is cheaper to compare than the text. Most views were
     /// seen shortly before: they are looked up at a place of their own first.
     fn viewed(array: &StringViewArray) -> Self {
+        if let ([first, rest @ ..], None) = (&**array.views(), array.nulls())
+            && rest.iter().all(|view| view == first)
+        {
+            return Self { ids: vec![0; array.len()], values: vec![array.value(0).to_string()] };
+        }
         let mut recent = [(0u128, NULL); RECENT];
         let mut by_view: FxHashMap<u128, u32> = FxHashMap::default();
         let mut seen: HashMap<&str, u32> = HashMap::new();
@@ -245,10 +255,12 @@ impl TextColumn {
     }
 
     /// Number of the row's value in this column; equal values have equal numbers, null is `u32::MAX`.
+    #[inline]
     pub(super) fn id(&self, row: usize) -> u32 {
         self.ids[row]
     }
 
+    #[inline]
     pub(super) fn get(&self, row: usize) -> Option<&str> {
         self.values.get(self.ids[row] as usize).map(String::as_str)
     }
@@ -259,11 +271,16 @@ impl TextColumn {
     }
 }
 
-/// Bytes of the longest text of a batch as it was read.
-pub(super) fn longest_text(batch: &RecordBatch) -> u64 {
-    let views = batch.columns().iter().filter_map(|array| array.as_string_view_opt());
+/// Bytes of the longest text of a batch as it was read, if it may be more than `most`; else 0.
+pub(super) fn longest_text(batch: &RecordBatch, most: u64) -> u64 {
+    let texts = batch.columns().iter().filter_map(|array| array.as_string_view_opt());
+    // What is longer than a view lies in a buffer.
+    let may_be_long = |array: &&StringViewArray| {
+        most < size_of::<u128>() as u64 || array.data_buffers().iter().any(|buffer| buffer.len() as u64 > most)
+    };
     // The lowest 32 bits of a view are its length.
-    views.flat_map(|array| array.views().iter().map(|view| u64::from(*view as u32))).max().unwrap_or(0)
+    let longest = |array: &StringViewArray| array.views().iter().map(|view| *view as u32).max();
+    texts.filter(may_be_long).filter_map(longest).max().map_or(0, u64::from)
 }
 
 fn plain_values(array: &ArrayRef) -> Vec<Option<&str>> {

@@ -18,12 +18,17 @@ pub(super) struct Interner {
     bytes: u64,
     words: HashSet<Arc<str>>,
     paths: HashMap<PathKey, Arc<PathInfo>>,
+    /// By path alone, the first few with it: looked at before each name is looked up.
+    by_path: HashMap<Arc<str>, Vec<Arc<PathInfo>>>,
     rollups: HashMap<String, u32>,
     threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
     other: Option<(Arc<str>, Arc<PathInfo>)>,
     /// The limits that were reached.
     met: Vec<Exceeded>,
 }
+
+/// Paths of one text that are found by it alone. Real ones have one name, target and module.
+const AT_HAND: usize = 4;
 
 /// The name that replaces all names beyond the limits.
 pub(super) const OTHER: &str = "(other names)";
@@ -35,6 +40,7 @@ impl Interner {
             bytes: 0,
             words: HashSet::new(),
             paths: HashMap::new(),
+            by_path: HashMap::new(),
             rollups: HashMap::new(),
             threads: HashMap::new(),
             other: None,
@@ -95,6 +101,11 @@ impl Interner {
     }
 
     pub(super) fn path(&mut self, path: &str, name: &str, target: &str, module: Option<&str>) -> Arc<PathInfo> {
+        let is_it =
+            |info: &&Arc<PathInfo>| (&*info.name, &*info.target, info.module.as_deref()) == (name, target, module);
+        if let Some(info) = self.by_path.get(path).and_then(|known| known.iter().find(is_it)) {
+            return info.clone();
+        }
         let key = (self.word(path), self.word(name), self.word(target), module.map(|module| self.word(module)));
         if &*key.0 != path {
             // There is no room for its name. A key without the name would be the key of every later path, too.
@@ -116,6 +127,10 @@ impl Interner {
         let mut info = PathInfo::new(self.paths.len() as u32, path, key.1.clone(), key.2.clone());
         (info.rollup, info.rollup_id, info.module) = (rollup, rollup_id, key.3.clone());
         let info = Arc::new(info);
+        let with_it = self.by_path.entry(key.0.clone()).or_default();
+        if with_it.len() < AT_HAND {
+            with_it.push(info.clone());
+        }
         self.paths.insert(key, info.clone());
         info
     }
@@ -159,6 +174,15 @@ mod tests {
         assert!(Arc::ptr_eq(&a, &b));
         assert_eq!((a.id, c.id), (0, 1));
         assert_eq!(a.rollup_id, c.rollup_id);
+        // More of one text than are found by it alone.
+        for _ in 0..2 {
+            let of_target = |at| interner.path("step/head", "head", &format!("t{at}"), None).id;
+            assert_eq!(
+                (0..2 * AT_HAND).map(of_target).collect::<Vec<_>>(),
+                (2..2 + 2 * AT_HAND as u32).collect::<Vec<_>>()
+            );
+            assert_eq!(interner.path("step/head", "head", "t0", Some("m")).id, 2 + 2 * AT_HAND as u32);
+        }
         assert_eq!(interner.thread("main").index, 1);
         assert_eq!(interner.thread("worker").index, 2);
         assert_eq!(interner.thread("main").index, 1);

@@ -28,7 +28,8 @@ impl LongTexts {
         limits: &ReadLimits,
         file: &Path,
     ) -> Result<RecordBatch, ArrowError> {
-        let (longest, most) = (longest_text(&rows), limits.get(Limit::TextBytes));
+        let most = limits.get(Limit::TextBytes);
+        let longest = longest_text(&rows, most);
         if longest <= most {
             return Ok(rows);
         }

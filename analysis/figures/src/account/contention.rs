@@ -74,6 +74,9 @@ pub(super) fn contention(
             calls.push(Call { start: work.launch, end: work.launch_end, thread, kind });
         }
     }
+    if calls.iter().all(|call| call.thread == calls[0].thread) {
+        return vec![None; kinds];
+    }
     calls.sort_unstable_by_key(|call| (call.start, call.end));
     let beside = beside_others(&calls);
     (0..kinds)

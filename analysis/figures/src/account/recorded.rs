@@ -68,10 +68,12 @@ pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], c
     rows.extend(open);
     let stretches = |from: fn(&Row) -> i64| {
         let whole = covered.cut(merged(rows.iter().map(|row| (from(row), row.end))));
-        merged(whole.into_iter().chain(counting().map(|at| {
+        // In this order: work is in order of time, or nearly so.
+        let each = counting().map(|at| {
             let row = row(at);
             (from(&row), row.end)
-        })))
+        });
+        merged(each.chain(whole))
     };
     Recorded {
         on_device: stretches(|row| row.start),

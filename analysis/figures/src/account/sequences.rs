@@ -86,17 +86,18 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
     let places = Places::of(works);
     let counting = || device.work.iter().filter(|work| work.counts);
     let whole = counting().map(Work::ns).fold(0, u64::saturating_add);
-    let mut found: FxHashMap<(u32, Vec<u32>), (u64, u64)> = FxHashMap::default();
+    let mut found: FxHashMap<u32, FxHashMap<Vec<u32>, (u64, u64)>> = FxHashMap::default();
     // By place: where it is in `open`.
     let mut at: Vec<u32> = vec![NOWHERE; places.rollups.len()];
+    // Lists that are used again.
+    let (mut open, mut free): (Vec<Open>, Vec<Vec<u32>>) = Default::default();
     for step in by_step(&device.work) {
-        let mut open: Vec<Open> = Vec::new();
         for work in step.iter().map(|index| &device.work[*index as usize]) {
             for place in places.above.get(work.path as usize).into_iter().flatten() {
                 let index = &mut at[*place as usize];
                 if *index == NOWHERE {
                     *index = open.len() as u32;
-                    open.push(Open { place: *place, names: Vec::new(), n: 0, ns: 0 });
+                    open.push(Open { place: *place, names: free.pop().unwrap_or_default(), n: 0, ns: 0 });
                 }
                 let one = &mut open[*index as usize];
                 (one.n, one.ns) = (one.n + 1, one.ns.saturating_add(work.ns()));
@@ -105,13 +106,22 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
                 }
             }
         }
-        open.iter().for_each(|one| at[one.place as usize] = NOWHERE);
-        for one in open.into_iter().filter(|one| (SHORTEST..=LONGEST).contains(&one.n)) {
-            let sums = found.entry((places.rollups[one.place as usize], one.names)).or_default();
-            (sums.0, sums.1) = (sums.0 + 1, sums.1.saturating_add(one.ns));
+        for mut one in open.drain(..) {
+            at[one.place as usize] = NOWHERE;
+            if (SHORTEST..=LONGEST).contains(&one.n) {
+                let of_path = found.entry(places.rollups[one.place as usize]).or_default();
+                match of_path.get_mut(&one.names) {
+                    Some(sums) => *sums = (sums.0 + 1, sums.1.saturating_add(one.ns)),
+                    None => drop(of_path.insert(one.names.clone(), (1, one.ns))),
+                }
+            }
+            one.names.clear();
+            free.push(one.names);
         }
     }
-    let repeated = found.into_iter().filter(|(_, (count, _))| *count > 1);
+    let found =
+        found.into_iter().flat_map(|(path, lists)| lists.into_iter().map(move |(names, sums)| ((path, names), sums)));
+    let repeated = found.filter(|(_, (count, _))| *count > 1);
     let row = |((path, names), (count, total_ns)): ((u32, Vec<u32>), (u64, u64))| KernelSequence {
         path: places.texts[path as usize].clone(),
         kernels: names.into_iter().map(|name| works.names[name as usize].to_string()).collect(),

@@ -32,9 +32,17 @@ pub struct Spread {
 impl Spread {
     /// Of whole numbers in any order; `None` without any.
     pub(super) fn of(mut values: Vec<u64>) -> Option<Self> {
-        values.sort_unstable();
         let sums = Sums::of(values.iter().map(|value| (*value, 1)))?;
-        Some(sums.spread(|rank| values[rank as usize] as f64))
+        // There may be tens of millions, of which a few are wanted.
+        let mut from = 0;
+        Some(sums.spread(|rank| {
+            let rank = rank as usize;
+            if rank >= from {
+                values[from..].select_nth_unstable(rank - from);
+                from = rank;
+            }
+            values[rank] as f64
+        }))
     }
 
     /// Of values with the number of times each occurs, ascending; `None` without any.
@@ -101,8 +109,9 @@ impl Sums {
         stddev(self.n, self.total, self.squares)
     }
 
-    fn spread(&self, at_rank: impl Fn(u64) -> f64) -> Spread {
-        let percentile = |p: f64| {
+    /// `at_rank` is asked in ascending order, but for ranks that it was asked before.
+    fn spread(&self, mut at_rank: impl FnMut(u64) -> f64) -> Spread {
+        let mut percentile = |p: f64| {
             let rank = p * (self.n - 1) as f64;
             let (low, share) = (rank.floor() as u64, rank.fract());
             let value = at_rank(low);
@@ -149,11 +158,20 @@ mod tests {
         assert_eq!((spread.p25, spread.p50, spread.p75), (2.0, 4.0, 8.0));
         assert!((spread.stddev.unwrap() - 43.127_717_305_695_65).abs() < 1e-9);
         assert_eq!((spread.p95, spread.p99), (None, None));
+        let two = Spread::of(vec![3, 1]).unwrap();
+        assert_eq!((two.min, two.p25, two.p50, two.p75, two.max), (1.0, 1.5, 2.0, 2.5, 3.0));
         let even = Spread::of(vec![1, 2, 3, 10]).unwrap();
         assert_eq!((even.p25, even.p50, even.p75), (1.75, 2.5, 4.75));
         assert_eq!(Spread::of_counts(&[(1, 1), (2, 1), (3, 1), (10, 1)]), Some(even));
         let repeated = Spread::of_counts(&[(0, 3), (7, 2)]).unwrap();
         assert_eq!(Some(repeated), Spread::of(vec![7, 0, 0, 7, 0]));
         assert_eq!(Spread::of(Vec::new()), None);
+        // Each rank that is asked for is found whatever the order, with equal values and without.
+        for n in [1, 2, 19, 20, 100, 101, 1_000] {
+            let counts: Vec<(u64, u64)> = (0..n).map(|value| (value * value / 3, 1)).collect();
+            // 7919 is prime, so that each is there once.
+            let shuffled = (0..n).map(|at| counts[(at * 7_919 % n) as usize].0).collect();
+            assert_eq!(Spread::of(shuffled), Spread::of_counts(&counts), "{n}");
+        }
     }
 }

@@ -7,7 +7,6 @@ use super::works::{DeviceWorks, NONE, Work, by_stream, unbroken};
 use crate::gaps::{Gap, GapSum, classify, divide};
 use candlescope_schema::stretches::Stretch;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// One stream while work was recorded. Another stream may have worked in its gaps. Times are nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,13 +90,39 @@ impl Within<'_> {
     }
 }
 
+/// How often each length was met.
+#[derive(Default)]
+struct Counts {
+    /// By length.
+    from_0: Vec<u64>,
+    /// Of −1, −2, ….
+    below_0: Vec<u64>,
+}
+
+impl Counts {
+    fn add(&mut self, length: i64) {
+        let (list, at) = if length < 0 { (&mut self.below_0, -(length + 1)) } else { (&mut self.from_0, length) };
+        let at = at as usize;
+        if list.len() <= at {
+            list.resize(at + 1, 0);
+        }
+        list[at] += 1;
+    }
+
+    /// Lengths that were met, in ascending order, and how often.
+    fn in_order(&self) -> impl Iterator<Item = (i64, u64)> {
+        let below = self.below_0.iter().enumerate().rev().map(|(at, n)| (-1 - at as i64, *n));
+        below.chain(self.from_0.iter().enumerate().map(|(at, n)| (at as i64, *n))).filter(|(_, n)| *n > 0)
+    }
+}
+
 /// Launches and starts on the device in order of time; of those at the same time, launches first.
 fn queue(work: &[Work], indices: &[u32], recorded: &[Stretch]) -> Option<QueueLength> {
     let known = || indices.iter().map(|at| &work[*at as usize]).filter(|work| work.launch != NONE);
     let mut launches: Vec<i64> = known().map(|work| work.launch).collect();
     launches.sort_unstable();
     let starts = known().map(|work| work.start);
-    let (mut length, mut counts) = (0_i64, BTreeMap::<i64, u64>::new());
+    let (mut length, mut counts) = (0_i64, Counts::default());
     let (mut before, mut weighted, mut empty, mut span) = (None, 0.0, 0_u64, 0_u64);
     let mut within = Within { stretches: recorded };
     let mut change = |at: i64, by: i64| {
@@ -106,7 +131,7 @@ fn queue(work: &[Work], indices: &[u32], recorded: &[Stretch]) -> Option<QueueLe
         weighted += ns as f64 * length.max(0) as f64;
         empty += if length <= 0 { ns } else { 0 };
         length += by;
-        *counts.entry(length).or_default() += 1;
+        counts.add(length);
     };
     let mut next = 0;
     for start in starts {
@@ -118,9 +143,23 @@ fn queue(work: &[Work], indices: &[u32], recorded: &[Stretch]) -> Option<QueueLe
     }
     launches[next..].iter().for_each(|launch| change(*launch, 1));
     // Clocks that are a little apart can make a start come before its launch: the length is then −1 for a moment.
-    let lowest = *counts.keys().next()?;
+    let counts: Vec<(i64, u64)> = counts.in_order().collect();
+    let lowest = counts.first()?.0;
     let shifted: Vec<(u64, u64)> = counts.iter().map(|(length, n)| (length.abs_diff(lowest), *n)).collect();
     let at_changes = Spread::of_counts(&shifted)?.shifted(lowest as f64);
     let span = span.max(1) as f64;
     Some(QueueLength { at_changes, mean_over_time: weighted / span, empty_share: empty as f64 / span })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_counted_on_both_sides_of_0() {
+        let mut counts = Counts::default();
+        [1, 0, -1, -2, -3, -2, 3].into_iter().for_each(|length| counts.add(length));
+        assert_eq!(counts.in_order().collect::<Vec<_>>(), [(-3, 1), (-2, 2), (-1, 1), (0, 1), (1, 1), (3, 1)]);
+        assert_eq!(Counts::default().in_order().next(), None);
+    }
 }

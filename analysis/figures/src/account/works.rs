@@ -53,35 +53,42 @@ pub(super) struct Work {
 }
 
 impl Work {
+    #[inline]
     pub(super) fn is_kernel(&self) -> bool {
         self.kind == KernelKind::Kernel
     }
 
+    #[inline]
     pub(super) fn ns(&self) -> u64 {
         self.end.abs_diff(self.start)
     }
 
+    #[inline]
     pub(super) fn stretch_of(&self) -> Stretch {
         (self.start, self.end)
     }
 
     /// The call that launched it, if it is known.
+    #[inline]
     pub(super) fn call(&self) -> Option<(i64, i64)> {
         (self.launch != NONE).then_some((self.launch, self.launch_end))
     }
 
     /// When the device could have begun it.
+    #[inline]
     pub(super) fn ready(&self) -> Option<i64> {
         ready(self.call(), self.start, self.is_kernel() && !self.in_graph)
     }
 
     /// Number of the thread that launched it.
+    #[inline]
     pub(super) fn thread(&self) -> Option<u64> {
         (self.seq != u64::MAX).then(|| thread_of(self.seq))
     }
 
     /// A copy to the host whose call returned only after the device was done: the host waited for it. A copy to the
     /// device that has ended when its call returns was only quick.
+    #[inline]
     pub(super) fn is_blocking_copy(&self) -> bool {
         self.to_host && self.launch != NONE && self.launch_end >= self.end
     }
@@ -286,11 +293,13 @@ impl Works {
     }
 
     /// The path of a piece of work.
+    #[inline]
     pub(super) fn path(&self, work: &Work) -> Option<&Arc<PathInfo>> {
         self.paths.get(work.path as usize)?.as_ref()
     }
 
     /// Number of the path without ordinals that launched it, or [`NOWHERE`].
+    #[inline]
     pub(super) fn rollup_of(&self, work: &Work) -> u32 {
         self.path(work).map_or(NOWHERE, |path| path.rollup_id)
     }
@@ -301,11 +310,13 @@ impl Works {
     }
 
     /// Whether it is a kernel of a communication library [HTA `hta/utils/utils.py`, `NCCL_KERNEL_RE`].
+    #[inline]
     pub(super) fn is_communication(&self, work: &Work) -> bool {
         work.is_kernel() && self.names[work.name as usize].starts_with("nccl")
     }
 
     /// Whether it is a kernel that computes, and counts.
+    #[inline]
     pub(super) fn is_compute(&self, work: &Work) -> bool {
         work.counts && work.is_kernel() && !self.is_communication(work)
     }
@@ -331,8 +342,14 @@ impl Stretched for Unbroken {
 /// Indices of the wanted work of each stream, in order of start.
 pub(super) fn by_stream(work: &[Work], wanted: impl Fn(&Work) -> bool) -> BTreeMap<u32, Vec<u32>> {
     let mut out: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (at, one) in work.iter().enumerate().filter(|(_, one)| wanted(one)) {
-        out.entry(one.stream).or_default().push(at as u32);
+    // Work of a stream mostly comes one after the other.
+    let mut from = 0;
+    for run in work.chunk_by(|a, b| a.stream == b.stream) {
+        let mut indices = (from..).zip(run).filter(|(_, one)| wanted(one)).map(|(at, _)| at).peekable();
+        if indices.peek().is_some() {
+            out.entry(run[0].stream).or_default().extend(indices);
+        }
+        from += run.len() as u32;
     }
     out
 }

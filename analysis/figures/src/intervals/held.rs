@@ -62,6 +62,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
+    #[inline]
     pub(super) fn of(span: &SpanRecord) -> Self {
         let mut inside = Self { n: 1, ns: span.host_dur_ns, ..Self::default() };
         if let Some(gpu) = span.gpu {
@@ -75,6 +76,7 @@ impl Inside {
         Self { ns: 0, ..*self }
     }
 
+    #[inline]
     pub(super) fn add(&mut self, more: &Inside) {
         self.n += more.n;
         self.ns = self.ns.saturating_add(more.ns);

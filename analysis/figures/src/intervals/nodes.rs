@@ -22,6 +22,7 @@ pub(super) enum Parents {
 }
 
 impl Parents {
+    #[inline]
     pub(super) fn note(&mut self, parent: Option<u32>) {
         *self = match *self {
             Parents::Unseen => Parents::One(parent),
@@ -41,6 +42,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     /// The number of a path's node.
+    #[inline]
     pub(super) fn number(&mut self, path: &PathInfo) -> u32 {
         let at = path.rollup_id as usize;
         match self.by_rollup.get(at) {
@@ -54,11 +56,13 @@ impl Nodes {
         node
     }
 
+    #[inline]
     pub(super) fn at(&mut self, number: u32) -> &mut Node {
         &mut self.list[number as usize]
     }
 
     /// Adds an interval and its own work; `recorded` says whether its step's kernels were recorded.
+    #[inline]
     pub(super) fn add(&mut self, number: u32, span: &SpanRecord, recorded: bool) {
         let node = self.at(number);
         node.own_self_ns += i128::from(span.host_dur_ns);

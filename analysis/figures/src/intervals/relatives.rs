@@ -100,12 +100,12 @@ impl Relatives {
         self.held.len() >= self.hold_most
     }
 
-    /// Removes intervals that ended before anything of the last generation began: no child of theirs can come any more.
-    /// Also returns how many were removed although a child could come, because there were too many.
-    pub(super) fn let_go(&mut self) -> (Vec<OpenInterval>, u64) {
+    /// Removes intervals that ended before anything of the last generation began, which go to `gone`: no child of theirs
+    /// can come any more. Returns how many were removed although a child could come, because there were too many.
+    pub(super) fn let_go(&mut self, mut gone: impl FnMut(OpenInterval)) -> u64 {
         let (generation, earliest) = (self.generation, self.earliest_start);
         let is_over = |_: &u64, held: &mut OpenInterval| held.generation < generation && held.end_ns < earliest;
-        let mut gone: Vec<OpenInterval> = self.held.extract_if(is_over).map(|(_, held)| held).collect();
+        self.held.extract_if(is_over).for_each(|(_, held)| gone(held));
         self.generation += 1;
         self.earliest_start = i64::MAX;
         // If too few can be removed, looking again at every row would cost more than the memory, so more are held.
@@ -115,9 +115,9 @@ impl Relatives {
         }
         let early = if self.held.len() >= self.at_most { self.held.len() } else { 0 };
         if early > 0 {
-            gone.extend(self.held.drain().map(|(_, held)| held));
+            self.held.drain().for_each(|(_, held)| gone(held));
         }
-        (gone, early as u64)
+        early as u64
     }
 
     /// Everything that is left, at the end.
@@ -158,6 +158,12 @@ mod tests {
         OpenInterval { above_steps: true, ..held(parent_seq, i64::MAX) }
     }
 
+    fn let_go(relatives: &mut Relatives) -> (Vec<OpenInterval>, u64) {
+        let mut gone = Vec::new();
+        let early = relatives.let_go(|held| gone.push(held));
+        (gone, early)
+    }
+
     #[test]
     fn requests_are_looked_through() {
         let mut relatives = Relatives::holding(100);
@@ -185,9 +191,9 @@ mod tests {
     fn what_can_have_no_child_any_more_is_let_go() {
         let mut relatives = Relatives::holding(4);
         assert!(!relatives.hold(1, 0, held(None, 10)) && !relatives.hold(2, 0, held(None, 1_000)));
-        assert_eq!(relatives.let_go().0.len(), 0, "those of this generation may be followed by a child");
+        assert_eq!(let_go(&mut relatives).0.len(), 0, "those of this generation may be followed by a child");
         relatives.hold(3, 20, held(None, 30));
-        let (gone, early) = relatives.let_go();
+        let (gone, early) = let_go(&mut relatives);
         assert_eq!((gone.len(), gone[0].end_ns, early), (1, 10, 0), "the other one is still open");
     }
 
@@ -197,7 +203,7 @@ mod tests {
         relatives.at_most(3);
         assert!(!relatives.hold(1, 0, held(None, 10)) && !relatives.hold(2, 0, held(None, 10)));
         assert!(relatives.hold(3, 0, held(None, 10)));
-        let (gone, early) = relatives.let_go();
+        let (gone, early) = let_go(&mut relatives);
         assert_eq!((gone.len(), early, relatives.held()), (3, 3, 0));
         for seq in 0..3 {
             assert!(relatives.waiting_for(seq).is_some());

@@ -23,22 +23,26 @@ pub(super) struct GpuMeasured {
 
 impl OpenInterval {
     /// Its duration, less the warm-up in it.
+    #[inline]
     pub(super) fn time_ns(&self) -> u64 {
         self.dur_ns.saturating_sub(self.warm.ns)
     }
 
     /// Its duration and the sum of its children's, if that is longer by more than rounding explains.
+    #[inline]
     pub(super) fn impossible(&self) -> Option<(u64, u64)> {
         exceeded(self.dur_ns, self.inside.ns, ROUNDING_NS)
     }
 
     /// The same for GPU time from its source.
+    #[inline]
     pub(super) fn gpu_impossible(&self) -> Option<(u64, u64)> {
         let (source, dur_ns) = self.gpu?;
         exceeded(dur_ns, self.inside.gpu[source as usize].1, GPU_ROUNDING_NS)
     }
 
     /// Its GPU time; `None` if the GPU time of the warm-up in it is not fully known.
+    #[inline]
     pub(super) fn gpu_measured(&self) -> Option<GpuMeasured> {
         let (source, ns) = self.gpu?;
         let (n, warm_ns) = self.warm.gpu[source as usize];
@@ -55,6 +59,7 @@ impl OpenInterval {
 }
 
 /// Both times, if the children's exceeds its own by more than `rounding` plus a thousandth.
+#[inline]
 fn exceeded(own_ns: u64, children_ns: u64, rounding: u64) -> Option<(u64, u64)> {
     let tolerance = rounding.max(own_ns / 1000);
     (children_ns > own_ns.saturating_add(tolerance)).then_some((own_ns, children_ns))
