@@ -2,9 +2,12 @@
 # Archives of the command line, as a release has them: `dist/candlescope-VERSION-TARGET.tar.gz` with the program, what `record` loads
 # into other programs (gnu), completions, manual pages, a bill of materials (CycloneDX) and licences, and `dist/SHA256SUMS`. Each
 # program is tried before it is packed; the static one in an empty root directory, those of other machines with Wine or QEMU where
-# these are there. What was not tried is said.
+# these are there. What was not tried is said: a program for macOS that was made on Linux is looked at (scripts/macho.py), and not run.
 # Usage: scripts/dist.sh [TARGET…]     [default: this machine's own, and on Linux the static one of musl beside it]
-# On Linux Debian's cross compilers make x86_64-pc-windows-gnu and aarch64-unknown-linux-gnu as well. OUT=DIR chooses another folder. SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
+# On Linux Debian's cross compilers make x86_64-pc-windows-gnu and aarch64-unknown-linux-gnu as well, and zig aarch64-apple-darwin
+# (scripts/apple_sdk.sh). OUT=DIR chooses another folder. SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
+# TEXTS=COMMAND is a program of this version that tells manual pages and completions where nothing starts the one that was made
+# [default: one that was tried before, or this machine's own, which takes as long to build again].
 set -Eeuo pipefail
 trap 'echo "error: scripts/dist.sh, line $LINENO: $BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
@@ -41,7 +44,18 @@ installed=$(rustup target list --installed)
 for target in "${targets[@]}"; do
   case $target in
     "$host") ;;
-    *-apple-*) made_on apple macOS ;;
+    aarch64-apple-darwin)
+      case $host in
+        *-linux-*)
+          need python3 "it looks at the program"
+          # In a fixed place: cargo would build libraries in C anew for a compiler of another name.
+          settings=$(scripts/apple_sdk.sh "$target_dir/apple")
+          eval "$settings"
+          ;;
+        *) made_on apple "macOS and Linux" ;;
+      esac
+      ;;
+    *-apple-*) made_on apple "macOS, but aarch64-apple-darwin on Linux as well" ;;
     *-msvc) made_on windows "Windows, but x86_64-pc-windows-gnu on Linux as well" ;;
     "${host%%-*}"-*-linux-musl) need musl-gcc "Debian and Ubuntu have it in musl-tools" ;;
   esac
@@ -108,6 +122,7 @@ C
 
 rm -rf "$out"
 mkdir -p "$out"
+texts=${TEXTS:-}
 for target in "${targets[@]}"; do
   name=candlescope-$version-$target
   folder=$out/$name
@@ -132,17 +147,29 @@ for target in "${targets[@]}"; do
       headers=$(readelf -l "$program")
       if grep -q INTERP <<< "$headers"; then echo "error: $program is not static" >&2; exit 1; fi
       try_alone "$program"
+      texts=${texts:-$start}
       ;;
     *)
       if [ -n "$start" ]; then
         mkdir -p "$scratch/$target"
         try "$start" "$scratch/$target"
         if [ "$start" != "$program" ]; then echo "tried with ${start%% *}"; fi
+        texts=${texts:-$start}
       else
-        echo "NOT tried: nothing here starts a program of $target (Debian and Ubuntu have wine and qemu-user)"
-        # Texts are the same on every target: this machine's own program tells them.
-        cargo build -q --locked --profile dist -p candlescope-cli --bin candlescope --target "$host"
-        start=$target_dir/$host/dist/candlescope
+        case $target in
+          *-apple-darwin)
+            scripts/macho.py "$program"
+            echo "NOT tried: nothing here starts a program of $target"
+            ;;
+          *) echo "NOT tried: nothing here starts a program of $target (Debian and Ubuntu have wine and qemu-user)" ;;
+        esac
+        # Texts are the same on every target.
+        if [ -z "$texts" ]; then
+          cargo build -q --locked --profile dist -p candlescope-cli --bin candlescope --target "$host"
+          texts=$target_dir/$host/dist/candlescope
+        fi
+        start=$texts
+        [ "$($start --version)" = "candlescope $version" ]
       fi
       ;;
   esac

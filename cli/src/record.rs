@@ -343,6 +343,11 @@ fn told_apart(manifest: &RunManifest) -> String {
 
 /// The library that goes into the program.
 fn library() -> Result<PathBuf> {
+    if !cfg!(target_os = "linux") {
+        bail!(
+            "`record` works on Linux alone, where the library goes into CUDA programs: link candlescope into yours elsewhere"
+        );
+    }
     if let Some(named) = std::env::var_os(LIBRARY) {
         let named = PathBuf::from(named);
         if !named.is_file() {

@@ -83,7 +83,7 @@ fn read<T: DeserializeOwned>(path: &Path, here: &str) -> Option<Content<T>> {
     if content.version != VERSION || content.machine != here {
         return None;
     }
-    if cfg!(target_os = "linux") && (content.began.is_none() || began(content.pid) != content.began) {
+    if !still_runs(content.pid, content.began) {
         let _ = std::fs::remove_file(path);
         return None;
     }
@@ -112,9 +112,29 @@ fn is_own(_: &Path) -> bool {
 
 /// Where process numbers count: two containers may share a home directory, and two machines, too.
 fn machine() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let space = std::fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
-    format!("{} {}", name.trim(), space.unwrap_or_default())
+    format!("{} {}", candlescope_core::host_name(), space.unwrap_or_default())
+}
+
+/// Whether the process is there that had this number when it wrote its file. Where the system does not tell when processes
+/// began, any process that has the number by now counts.
+fn still_runs(pid: u32, then: Option<u64>) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        then.is_some() && began(pid) == then
+    }
+    #[cfg(all(unix, not(target_os = "linux")))]
+    {
+        let _ = then;
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+    }
+    // Elsewhere no file is written.
+    #[cfg(not(unix))]
+    {
+        let _ = (pid, then);
+        false
+    }
 }
 
 /// When a process began; `None` if there is none that runs. Field 22 of `/proc/PID/stat`.

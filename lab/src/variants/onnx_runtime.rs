@@ -57,7 +57,7 @@ fn activated(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Str
     let found = active.find_map(|environment| in_environment(&environment));
     found.ok_or_else(|| {
         "ONNX Runtime's library was not found: `pip install onnxruntime` into a Python environment and activate it, or \
-         name libonnxruntime.so.VERSION with --onnxruntime or ORT_DYLIB_PATH"
+         name libonnxruntime.so.VERSION (libonnxruntime.VERSION.dylib on macOS) with --onnxruntime or ORT_DYLIB_PATH"
             .to_string()
     })
 }
@@ -78,13 +78,20 @@ pub fn onnx_library() -> Result<(PathBuf, &'static str), String> {
 
 fn in_environment(environment: &Path) -> Option<PathBuf> {
     let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let named = |path: &Path, begins: &str| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(begins))
-    };
+    let named = |path: &Path, is: fn(&str) -> bool| path.file_name().and_then(|name| name.to_str()).is_some_and(is);
     entries(environment.join("lib"))
-        .filter(|path| named(path, "python3"))
+        .filter(|path| named(path, |name| name.starts_with("python3")))
         .flat_map(|python| entries(python.join("site-packages/onnxruntime/capi")))
-        .find(|path| named(path, "libonnxruntime.so"))
+        .find(|path| named(path, |name| version_in(name).is_some()))
+}
+
+/// The version in the name of ONNX Runtime's library, on Linux or on macOS: empty if it has none, `None` of another file.
+fn version_in(file: &str) -> Option<&str> {
+    let rest = file.strip_prefix("libonnxruntime.")?;
+    if let Some(version) = rest.strip_prefix("so") {
+        return Some(version.trim_start_matches('.'));
+    }
+    rest.strip_suffix("dylib").map(|version| version.trim_end_matches('.'))
 }
 
 /// A graph in ONNX Runtime.
@@ -216,7 +223,8 @@ impl Runner for OnnxRunner {
 
     fn runs_on(&self) -> Option<String> {
         let library = LIBRARY.get()?.as_ref().ok()?;
-        let version = library.file_name()?.to_str()?.trim_start_matches("libonnxruntime.so").trim_start_matches('.');
+        let file = library.file_name()?.to_str()?;
+        let version = version_in(file).unwrap_or(file);
         let version = if version.is_empty() { String::new() } else { format!(" {version}") };
         Some(format!("ONNX Runtime{version} ({}), {}", library.display(), self.provider))
     }
@@ -242,6 +250,18 @@ mod tests {
         assert!(with("ORT_DYLIB_PATH", Path::new("libonnxruntime.so")).unwrap_err().contains("whole path"));
         for relative in ["env", ".venv", ""] {
             assert!(with("VIRTUAL_ENV", Path::new(relative)).unwrap_err().contains("was not found"));
+        }
+    }
+
+    #[test]
+    fn the_library_of_linux_and_that_of_macos_say_their_versions() {
+        let versions =
+            ["libonnxruntime.so.1.22.0", "libonnxruntime.1.22.0.dylib", "libonnxruntime.so", "libonnxruntime.dylib"];
+        assert_eq!(versions.map(version_in), [Some("1.22.0"), Some("1.22.0"), Some(""), Some("")]);
+        for other in
+            ["libonnxruntime_providers_shared.so", "onnxruntime_pybind11_state.so", "libonnxruntime.py", "readme"]
+        {
+            assert_eq!(version_in(other), None, "{other}");
         }
     }
 }

@@ -354,13 +354,13 @@ impl Spawning<'_> {
 
 /// What this machine is called.
 pub fn host_name() -> String {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     {
         rustix::system::uname().nodename().to_string_lossy().into_owned()
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     {
-        std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_else(|_| "localhost".into())
+        std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".into())
     }
 }
 
