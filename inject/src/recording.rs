@@ -191,21 +191,20 @@ fn launches_first() {
     EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
 }
 
-/// Whether calls are told of, which a trial of what recording costs may leave out.
-#[cfg(feature = "gpu")]
-fn are_calls_followed(trial: &str) -> bool {
-    !trial.split(',').any(|word| word.trim() == "no-calls")
-}
-
 /// What is done each second. Where nobody tells of calls, the first second stands for the first of them: without it the recording
 /// ended after the driver, of which CUPTI's last records are asked for.
 fn each_second() -> fn() {
     #[cfg(feature = "gpu")]
-    if !are_calls_followed(&std::env::var("CANDLESCOPE_CUPTI_TRIAL").unwrap_or_default()) {
-        return || {
-            launches_first();
-            tick();
-        };
+    match candlescope_collectors::cupti::are_calls_followed() {
+        Ok(true) => {}
+        Ok(false) => {
+            return || {
+                launches_first();
+                tick();
+            };
+        }
+        Err(why) if records_kernels() => complain(&why.0),
+        Err(_) => {}
     }
     tick
 }
@@ -469,8 +468,6 @@ mod tests {
     #[test]
     fn a_recording_without_calls_ends_early_as_well() {
         static TIMES: AtomicU64 = AtomicU64::new(0);
-        assert!(["", "no-records", "pinned,buffer=256"].into_iter().all(are_calls_followed));
-        assert!(!["no-calls", "no-records, no-calls"].into_iter().any(are_calls_followed));
         at_first_launch(|| _ = TIMES.fetch_add(1, Ordering::Relaxed));
         (0..3).for_each(|_| launches_first());
         assert_eq!(TIMES.load(Ordering::Relaxed), 1, "registered once");

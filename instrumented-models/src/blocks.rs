@@ -130,9 +130,9 @@ impl<N: Norm> Blocks<N> {
         self.0.iter().map(held).sum()
     }
 
-    /// Holds keys and values in this way from now on, and nothing of what was held before.
-    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType) {
-        self.0.iter_mut().for_each(|block| block.attention.keep_as(kept_as));
+    /// Holds keys and values in this way on this device from now on, and nothing of what was held before.
+    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType, device: &Device) {
+        self.0.iter_mut().for_each(|block| block.attention.keep_as(kept_as, device.is_cuda()));
     }
 
     /// How keys and values are held.

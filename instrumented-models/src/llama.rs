@@ -102,7 +102,7 @@ impl Llama {
     #[doc(hidden)]
     #[must_use]
     pub fn kv_cache_dtype(mut self, dtype: KvCacheDType) -> Self {
-        self.blocks.keep_as(dtype);
+        self.blocks.keep_as(dtype, &self.device);
         self
     }
 

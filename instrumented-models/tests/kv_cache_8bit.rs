@@ -280,6 +280,44 @@ fn what_layers_say_adds_up_to_the_cost_and_fewer_bytes_of_the_cache_are_read() {
     }
 }
 
+/// candle's operations one by one, of what they read and write.
+#[test]
+fn a_cache_says_each_byte_that_candle_moves_on_a_cpu() {
+    let config = tiny();
+    let (heads, features, layers) = (config.num_kv_heads as u64, config.head_dim as u64, config.num_layers as u64);
+    for (dtype, width) in [(DType::F32, 4), (DType::BF16, 2)] {
+        let memory = MemoryExporter::new();
+        let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+        listening(tracing_subscriber::registry().with(layer), || {
+            let mut model = llama(&config, dtype, KvCacheDType::Q8);
+            model.forward(&tokens(2, 9, 1, 96), 0).unwrap();
+            let _step = llm::decode(llm::Tokens::new(2).batch(2));
+            model.forward(&tokens(2, 1, 1, 96), 9).unwrap();
+        });
+        assert!(session.finish().verdict.ok);
+        let batch = memory.batch();
+        let in_decode = |path: &str| path.starts_with("decode/") && path.ends_with("kv_cache");
+        let of_caches = batch.spans.iter().filter(|span| in_decode(&span.path.path));
+        let said: Vec<u64> = of_caches.filter_map(|span| span.io_bytes).collect();
+        // Keys and values of one new token, and of all ten, of two sequences.
+        let (new, all) = (2 * 2 * heads * features, 2 * 2 * heads * 10 * features);
+        let (scale, scales) = (new / features, all / features);
+        let widens = u64::from(width != 4);
+        // To f32; |x|; the largest of each head, which is widened.
+        let mut bytes = new * widens * (width + 4) + new * 2 * width;
+        bytes += new * width + scale * width + scale * widens * (width + 4);
+        // Zero times each in f32, the sum of each head, and its sum with the largest.
+        bytes += new * (4 + 4) + (new * 4 + scale * 4) + scale * (4 + 4 + 4);
+        // The scales by 127; the quotients; to the nearest step; the codes.
+        bytes += scale * (4 + 4) + (new * (4 + 4) + scale * 4) + new * (4 + 4) + new * (4 + 1);
+        // Both are read and written into the cache.
+        bytes += new * (1 + 1) + scale * (4 + 4);
+        // All are read and cast, moved, and multiplied by their scales, which are cast unless they are f32.
+        bytes += all * (1 + width) + all * 2 * width + scales * (4 + widens * 2 * width) + all * 2 * width;
+        assert_eq!(said, vec![bytes; layers as usize], "{dtype:?}");
+    }
+}
+
 #[test]
 fn a_key_that_is_no_number_makes_logits_that_are_none_in_8_bits_too() {
     let directory = tempfile::tempdir().unwrap();

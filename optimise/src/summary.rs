@@ -91,10 +91,7 @@ fn head(page: &mut String, account: &Account) {
     }
     let (promises, came_true) = account.promises();
     if promises > 0 {
-        let _ = writeln!(
-            page,
-            "Of {promises} promises that were put to the test {came_true} came true within their bounds.\n"
-        );
+        let _ = writeln!(page, "Of {promises} promises that were put to the test {came_true} came true.\n");
     }
 }
 

@@ -231,7 +231,7 @@ fn keys_and_values_in_8_bits_move_what_candle_moves() {
     let dims = Heads::new(4, 2, 8);
     let work = Input::new(2, 3, 5);
     let (new, all) = (2 * (2 * 3 * 2 * 8), 2 * (2 * 8 * 2 * 8));
-    let written = dims.kv_write_in_8_bits(work, 2);
+    let written = dims.kv_write_in_8_bits(work, 2, false);
     is(written.kv_bytes, new + 4 * (new / 8));
     // Magnitudes, their largest; to f32, the quotient, moved; to bytes, which are read to be stored. Of scales: the largest, to
     // f32, times 1/127, divided by, stored. Values were copied to another layout.
@@ -240,11 +240,14 @@ fn keys_and_values_in_8_bits_move_what_candle_moves() {
         written.activation_bytes,
         new * (4 + 2 + (2 + 4) + 8 + 8 + (4 + 1) + 1) + (new / 8) * of_scales + (new / 2) * 2 * 2,
     );
-    // Of f32 nothing is widened, and what is no number is kept: times zero, the sum, and a scale and a sum that become a scale.
-    let of_scales = 4 + (4 + 4 + 4 + 4) + (4 + 4) + 4 + 4;
+    // What is no number is kept: times zero, the sum, and a scale and a sum that become a scale, all in f32.
+    let kept = new * (8 + 4) + (new / 8) * (4 + 4 + 4 + 4);
+    is(dims.kv_write_in_8_bits(work, 2, true).activation_bytes - written.activation_bytes, kept);
+    // Of f32 nothing is widened.
+    let of_scales = 4 + (4 + 4) + 4 + 4;
     is(
-        dims.kv_write_in_8_bits(work, 4).activation_bytes,
-        new * (8 + 4 + (8 + 4) + 8 + 8 + (4 + 1) + 1) + (new / 8) * of_scales + (new / 2) * 2 * 4,
+        dims.kv_write_in_8_bits(work, 4, true).activation_bytes,
+        new * (8 + 4 + 8 + 8 + (4 + 1) + 1) + (new / 8) * of_scales + kept + (new / 2) * 2 * 4,
     );
     let read = dims.kv_read_in_8_bits(work, 2);
     is(read.kv_bytes, all + 4 * (all / 8));

@@ -164,7 +164,7 @@ pub(crate) fn show(
     }
     let (promises, came_true) = account.promises();
     if promises > 0 {
-        say(&format!("{came_true} of {promises} promises came true within their bounds."))?;
+        say(&format!("{came_true} of {promises} promises came true."))?;
     }
     let is_not_tried = |phase: &Phase| phase.verdict == Verdict::NotTried;
     let use_it = || match program {

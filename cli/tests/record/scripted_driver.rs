@@ -125,8 +125,19 @@ fn no_context_is_made_while_records_are_switched() {
         assert_eq!(done.status, Some(3), "{}", done.err);
         assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies));
     }
-    // Windows switch them again and again, beside a thread that makes contexts and ends them.
-    let script = [("SCRIPTED_CONTEXT_MS", "2"), ("SCRIPTED_SWITCH_MS", "2")];
+    windows_beside_contexts(device, &[]);
+}
+
+/// The end of a call within one that makes a context is not the end of that one.
+#[test]
+fn no_records_are_switched_before_the_outermost_call_that_makes_a_context_has_ended() {
+    let Some(device) = device() else { return };
+    windows_beside_contexts(device, &[("SCRIPTED_NESTED", "1")]);
+}
+
+/// Windows switch records again and again, beside a thread that makes contexts and ends them.
+fn windows_beside_contexts(device: &Path, script: &[(&str, &str)]) {
+    let script = [script, &[("SCRIPTED_CONTEXT_MS", "2"), ("SCRIPTED_SWITCH_MS", "2")]].concat();
     let done = launched(device, &script, &["--cupti", "5/1s"], &["contexts", "exit", "350", "10"]);
     assert_eq!(done.status, Some(3), "{}", done.err);
     let found = done.of_kind("kernel");
@@ -163,6 +174,27 @@ fn where_another_tool_has_cupti_that_is_said_and_the_rest_recorded() {
     assert_eq!((&manifest["complete"], &manifest["gpu"]["kernels"]["recorded"]), (&true.into(), &0.into()));
     let decodes = paths(&done.run).into_iter().filter(|(path, _)| path.starts_with("decode"));
     assert_eq!(decodes.collect::<Vec<_>>().len(), 3, "ranges are intervals as without kernels");
+}
+
+/// Without it one that measures would take the run for one under another trial, and who has forgotten the variable would miss kernels.
+#[test]
+fn a_trial_that_is_not_understood_is_said_and_all_is_recorded_as_without_one() {
+    let Some(device) = device() else { return };
+    let script = [("CANDLESCOPE_CUPTI_TRIAL", "no-calls,norecords")];
+    let done = launched(device, &script, &[], &["ranges", "exit", "20"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let said = "candlescope: CANDLESCOPE_CUPTI_TRIAL: norecords is not understood, and nothing is tried: no-records, no-calls, ";
+    assert_eq!(done.err.matches(said).count(), 1, "{}", done.err);
+    assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies));
+    assert!(done.found().iter().all(|(path, ..)| path != "none"), "calls are followed: {:?}", done.found());
+    let manifest = manifest(&done.run);
+    assert_eq!(
+        (&manifest["environment"]["cupti_trial"], &manifest["gpu"]["kernels"]["error"]),
+        (&().into(), &().into())
+    );
+    // Where no kernels are asked for, nothing is to be tried.
+    let off = launched(device, &script, &["--cupti", "off"], &["plain", "exit"]);
+    assert!(off.status == Some(3) && !off.err.contains("CANDLESCOPE_CUPTI_TRIAL"), "{}", off.err);
 }
 
 /// CUPTI that does not hand over what it has: the program ends nevertheless.

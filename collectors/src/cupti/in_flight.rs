@@ -10,6 +10,37 @@ impl Began {
     pub(super) const NONE: Began = Began(0);
 }
 
+/// The call that a thread is inside, and how many of its kind are under way there: one inside another is not counted, and its
+/// end is not that of the one around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Nested {
+    outermost: Began,
+    depth: u32,
+}
+
+impl Nested {
+    pub(super) const NONE: Nested = Nested { outermost: Began::NONE, depth: 0 };
+
+    /// How the outermost call is counted.
+    pub(super) fn outermost(self) -> Began {
+        self.outermost
+    }
+
+    /// One more call begins, and is counted as `began`: as the one around it, if that is counted since the same moment.
+    pub(super) fn begins(self, began: Began) -> Self {
+        let is_inside = self.depth > 0 && began == self.outermost;
+        Self { outermost: began, depth: if is_inside { self.depth.saturating_add(1) } else { 1 } }
+    }
+
+    /// The innermost call ends. Returns what is left, and how the outermost one was counted if it ended with this.
+    pub(super) fn ends(self) -> (Self, Began) {
+        match self.depth {
+            0 | 1 => (Self::NONE, self.outermost),
+            depth => (Self { depth: depth - 1, ..self }, Began::NONE),
+        }
+    }
+}
+
 /// Number of moments so far in the upper half; in the lower one the calls that have begun since the last one and have
 /// not ended.
 #[derive(Debug)]
@@ -56,6 +87,30 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_ends_with_its_own_end_and_not_with_that_of_one_inside_it() {
+        let calls = InFlight::new();
+        calls.begin_anew();
+        let begin = |nested: Nested| nested.begins(calls.begin(nested.outermost()));
+        let end = |nested: Nested| {
+            let (left, ended) = nested.ends();
+            (left, calls.end(ended))
+        };
+        let outer = begin(Nested::NONE);
+        let twice = begin(outer);
+        let (left, ended) = end(begin(twice));
+        assert_eq!((left, ended, calls.count()), (twice, None, 1));
+        let (left, ended) = end(left);
+        assert_eq!((left, ended, calls.count()), (outer, None, 1));
+        assert_eq!(end(left), (Nested::NONE, Some(0)));
+        assert_eq!(end(Nested::NONE), (Nested::NONE, None), "its beginning was not seen");
+        // One that goes on from before is not counted, and one inside it is the outermost that is.
+        let old = begin(begin(Nested::NONE));
+        calls.begin_anew();
+        let new = begin(old);
+        assert_eq!((calls.count(), end(new)), (1, (Nested::NONE, Some(0))));
+    }
 
     #[test]
     fn only_calls_of_this_moment_count() {

@@ -4,7 +4,7 @@
 //! between two changes of that stack, so the top of the stack is the launching interval.
 
 use super::calls::Domain;
-use super::in_flight::Began;
+use super::in_flight::{Began, Nested};
 use candlescope_core::SpanId;
 use candlescope_core::gpu::{GraphNode, OUTSIDE_WINDOW};
 use quanta::Clock;
@@ -44,8 +44,10 @@ struct Lane {
 }
 
 thread_local! {
-    /// The followed call, the call on contexts and the copy that this thread is inside.
-    static INSIDE: [Cell<Began>; 3] = const { [const { Cell::new(Began::NONE) }; 3] };
+    /// The followed call that this thread is inside.
+    static INSIDE: Cell<Began> = const { Cell::new(Began::NONE) };
+    /// The call on contexts and the copy that it is inside.
+    static NESTED: [Cell<Nested>; 2] = const { [const { Cell::new(Nested::NONE) }; 2] };
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None, made_node: 0 }) };
 }
 
@@ -75,18 +77,18 @@ pub(super) fn clock() -> &'static Clock {
 /// Exchanges what is known of the followed call that this thread is inside.
 #[inline]
 pub(super) fn inside(now: Began) -> Began {
-    INSIDE.try_with(|[call, ..]| call.replace(now)).unwrap_or(Began::NONE)
+    INSIDE.try_with(|call| call.replace(now)).unwrap_or(Began::NONE)
 }
 
-/// The same for calls that make or end contexts.
-pub(super) fn on_contexts(now: Began) -> Began {
-    INSIDE.try_with(|[_, call, _]| call.replace(now)).unwrap_or(Began::NONE)
+/// The same for calls that make or end contexts, of which the driver makes some inside others.
+pub(super) fn on_contexts(now: Nested) -> Nested {
+    NESTED.try_with(|[call, _]| call.replace(now)).unwrap_or(Nested::NONE)
 }
 
 /// The same for copies.
 #[inline]
-pub(super) fn copying(now: Began) -> Began {
-    INSIDE.try_with(|[.., copy]| copy.replace(now)).unwrap_or(Began::NONE)
+pub(super) fn copying(now: Nested) -> Nested {
+    NESTED.try_with(|[_, copy]| copy.replace(now)).unwrap_or(Nested::NONE)
 }
 
 /// How long CUPTI has to have been in the process before it is detached for the first time. By then it is known whether

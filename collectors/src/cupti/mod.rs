@@ -108,7 +108,7 @@ static EARLY_ON: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// As [`probe`], and if CUPTI has another client. The recorder tries again, and says so.
 pub fn attach_early(from_the_start: bool) -> Result<(), ActivityError> {
-    let trial = Trial::told()?;
+    let trial = Trial::told();
     // Without a version a CUPTI could be chosen that is too new for the driver: that is left to the recorder.
     let version = sys::Driver::load()?.version();
     let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
@@ -142,6 +142,14 @@ fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cup
     // A path of the program's may be in no UTF-8.
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
     sys::Cupti::load(&search::candidates(given, &environment, driver, &String::from_utf8_lossy(&maps)))
+}
+
+/// Whether calls are followed, which a trial of what recording costs (`CANDLESCOPE_CUPTI_TRIAL`) may leave out.
+///
+/// # Errors
+/// If that variable is not understood, with what is: nothing is tried then, and calls are followed.
+pub fn are_calls_followed() -> Result<bool, ActivityError> {
+    Trial::asked().map(|trial| !trial.no_calls)
 }
 
 /// Sets [`CuptiOptions::keep_attached`] from outside.
@@ -183,7 +191,11 @@ impl Cupti {
             (None, Some(early)) => early.clone(),
             (given, _) => load(given.as_deref(), driver.version())?,
         };
-        let mut options = self.options.clone().under(Trial::told()?);
+        let trial = Trial::asked().unwrap_or_else(|why| {
+            candlescope_core::diagnostics::report("cupti", why.0);
+            Trial::default()
+        });
+        let mut options = self.options.clone().under(trial);
         options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
         self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
         self.claim = Some(claim);

@@ -31,16 +31,23 @@ impl Trial {
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub(super) fn told() -> Result<Self, ActivityError> {
+    pub(super) fn asked() -> Result<Self, ActivityError> {
         Self::parse(&std::env::var(VARIABLE).unwrap_or_default())
     }
 
+    /// The same; nothing is tried where it is not understood, which the recorder says.
+    pub(super) fn told() -> Self {
+        Self::asked().unwrap_or_default()
+    }
+
     /// # Errors
-    /// If a word is not understood: a trial of something else would be taken for the one that was meant.
+    /// If a word is not understood: none of them counts then, because a trial of something else would be taken for the one that
+    /// was meant.
     pub(super) fn parse(text: &str) -> Result<Self, ActivityError> {
         let mut trial = Self { text: text.trim().to_string(), ..Self::default() };
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let unknown = || ActivityError(format!("{VARIABLE}: {word} is not understood: {WORDS}"));
+            let unknown =
+                || ActivityError(format!("{VARIABLE}: {word} is not understood, and nothing is tried: {WORDS}"));
             // Up to a GiB.
             let bytes = |kib: &str| match kib.parse::<usize>() {
                 Ok(kib @ 1..=1_048_576) => Ok(Some(kib << 10)),

@@ -1,6 +1,6 @@
 //! Causal self-attention, grouped-query where there are fewer key/value heads.
 
-use super::kv_store::KvCacheDType;
+use super::kv_store::{KvCacheDType, adds_zeros};
 use super::{KvCache, Place, Projection, Rotary, SlotCache, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
 use candle_core::{DType, Result, Tensor, bail};
@@ -24,6 +24,8 @@ pub struct Attention {
     slots: OwnSlots,
     /// How both hold keys and values.
     kept_as: KvCacheDType,
+    /// Whether that is on an NVIDIA GPU, where writing fewer bits may take less.
+    on_cuda: bool,
     dims: AttentionDims,
     spans: Spans,
 }
@@ -96,6 +98,7 @@ impl Attention {
             cache,
             slots: OwnSlots(None),
             kept_as: KvCacheDType::Auto,
+            on_cuda: false,
             dims,
             spans: Spans::new(path),
         }
@@ -112,14 +115,15 @@ impl Attention {
     ) -> Self {
         let inputs = Inputs::Merged { qkv, split: layer_span!("split", &join(path, "split")) };
         let (slots, kept_as) = (OwnSlots(None), KvCacheDType::Auto);
-        Self { inputs, o_proj: output, cache, slots, kept_as, dims, spans: Spans::new(path) }
+        Self { inputs, o_proj: output, cache, slots, kept_as, on_cuda: false, dims, spans: Spans::new(path) }
     }
 
-    /// Holds keys and values in this way, and nothing of what was held before; without a cache it holds none.
-    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType) {
+    /// Holds keys and values in this way, on an NVIDIA GPU or not, and nothing of what was held before; without a cache it
+    /// holds none.
+    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType, on_cuda: bool) {
         let Some(cache) = &mut self.cache else { return };
         cache.keep_as(kept_as);
-        (self.slots, self.kept_as) = (OwnSlots(None), kept_as);
+        (self.slots, self.kept_as, self.on_cuda) = (OwnSlots(None), kept_as, on_cuda);
     }
 
     /// How keys and values are held.
@@ -165,7 +169,10 @@ impl Attention {
         let keep = match (&self.cache, self.kept_as) {
             (None, _) => heads.turned_values(work, width),
             (Some(_), KvCacheDType::Auto) => heads.kv_write(work, widths),
-            (Some(_), KvCacheDType::Q8) => heads.kv_write_in_8_bits(work, width) + heads.kv_read_in_8_bits(work, width),
+            (Some(_), KvCacheDType::Q8) => {
+                heads.kv_write_in_8_bits(work, width, adds_zeros(self.on_cuda, width))
+                    + heads.kv_read_in_8_bits(work, width)
+            }
         };
         let inputs = match &self.inputs {
             Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + heads.rotary(work, width),

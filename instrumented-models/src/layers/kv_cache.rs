@@ -1,6 +1,6 @@
 //! The cache of keys and values of one attention.
 
-use super::kv_store::{KvCacheDType, KvStore};
+use super::kv_store::{KvCacheDType, KvStore, adds_zeros};
 use super::{dtype_word, layer_span, record};
 use candle_core::{DType, Result, Tensor, bail};
 use candlescope_core::Annotation;
@@ -108,7 +108,8 @@ impl KvCache {
             let (cost, held) = match kept_as {
                 KvCacheDType::Auto => (dims.kv_write(work, Widths::of(width)), k.dtype()),
                 KvCacheDType::Q8 => {
-                    (dims.kv_write_in_8_bits(work, width) + dims.kv_read_in_8_bits(work, width), DType::U8)
+                    let written = dims.kv_write_in_8_bits(work, width, adds_zeros(k.device().is_cuda(), width));
+                    (written + dims.kv_read_in_8_bits(work, width), DType::U8)
                 }
             };
             Annotation::from(cost).dtype(dtype_word(held)).shape(&[batch, kv_heads, needed, head_dim])

@@ -13,6 +13,7 @@
 
 use super::tensor_bytes;
 use candle_core::{D, DType, Device, Result, Tensor, bail};
+use candlescope_work::operation::Count;
 
 /// How keys and values are held from one step to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -217,15 +218,20 @@ fn quantised(own: &Tensor) -> Result<(Tensor, Tensor)> {
 
 /// The largest magnitude of each row, (…, 1) in f32, of `own`, which is `xs` in f32: no number where one in the row is none.
 ///
-/// In the row's own type it is the same number. candle's kernels for 16-bit floats on a GPU answer with what is no number,
-/// so there nothing is added to a step. Its other reductions may pass over it: there zero is added, as the sum of zero
-/// times each element, which takes three small operations more.
+/// In the row's own type it is the same number. candle's kernels for 16-bit floats on an NVIDIA GPU answer with what is no
+/// number, so there nothing is added to a step. Its other reductions may pass over it: there zero is [added](adds_zeros), as
+/// the sum of zero times each element, which takes three small operations more.
 fn largest(own: &Tensor, xs: &Tensor) -> Result<Tensor> {
     let most = own.abs()?.max_keepdim(D::Minus1)?.to_dtype(DType::F32)?;
-    if own.device().is_cuda() && matches!(own.dtype(), DType::F16 | DType::BF16) {
+    if !adds_zeros(own.device().is_cuda(), own.dtype().size_in_bytes()) {
         return Ok(most);
     }
     most + (xs * 0.0)?.sum_keepdim(D::Minus1)?
+}
+
+/// Whether zero times each element is added to the scales of elements of `width` bytes.
+pub(crate) fn adds_zeros(on_cuda: bool, width: impl Count) -> bool {
+    !(on_cuda && width.count() == 2.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Keys and values of a fixed number of sequences, in memory that is allocated once.
 
-use super::kv_store::{KvCacheDType, KvStore};
+use super::kv_store::{KvCacheDType, KvStore, adds_zeros};
 use super::{Place, dtype_word, layer_span, record};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::Annotation;
@@ -98,7 +98,8 @@ impl SlotCache {
             let (cost, held) = match self.kept_as {
                 KvCacheDType::Auto => (place.keeping(work, |work| dims.kv_write(work, Widths::of(width))), k.dtype()),
                 KvCacheDType::Q8 => {
-                    let written = place.keeping(work, |work| dims.kv_write_in_8_bits(work, width));
+                    let adds_zeros = adds_zeros(k.device().is_cuda(), width);
+                    let written = place.keeping(work, |work| dims.kv_write_in_8_bits(work, width, adds_zeros));
                     (written + place.attending(work, |work| dims.kv_read_in_8_bits(work, width)), DType::U8)
                 }
             };

@@ -142,16 +142,16 @@ impl Heads {
     }
 
     /// Writing the new keys and values in 8 bits, of activations of `width` bytes: takes magnitudes and the largest of each
-    /// head (the scale), widens to f32, divides, moves and casts to bytes, as an operation of candle each; of f32 it also
-    /// adds zero times each element to the scale, so that what is no number stays none. On a CPU it does so of 16-bit floats,
-    /// too, which is left out: who asks does not say where. Then the bytes and scales are written, after the values were copied
-    /// to the heads' layout.
-    pub fn kv_write_in_8_bits(&self, input: Input, width: impl Count) -> Cost {
+    /// head (the scale), widens to f32, divides, moves and casts to bytes, as an operation of candle each. Where it
+    /// `adds_zeros`, it also adds zero times each element in f32 to the scale, so that what is no number stays none: always but
+    /// for 16-bit floats on an NVIDIA GPU. Then the bytes and scales are written, after the values were copied to the heads'
+    /// layout.
+    pub fn kv_write_in_8_bits(&self, input: Input, width: impl Count, adds_zeros: bool) -> Cost {
         let elements = 2.0 * self.key_elements(input);
         let (width, scales) = (width.count(), elements / self.features);
-        // |x| 2, its largest 1, which is widened; of f32 times zero 2, and the sum of that 1, which is added.
+        // |x| 2, its largest 1, which is widened; times zero 2, and the sum of that 1, which is added.
         let largest = pointwise(elements, 3, width) + pointwise(scales, 1, width) + cast(scales, width, 4);
-        let added = if width == 4.0 { pointwise(elements, 3, 4) + pointwise(scales, 4, 4) } else { Cost::ZERO };
+        let added = if adds_zeros { pointwise(elements, 3, 4) + pointwise(scales, 4, 4) } else { Cost::ZERO };
         Cost { kv_bytes: self.bytes_in_8_bits(elements), ..cast(elements, width, 4) }
             + largest
             + added

@@ -6,7 +6,7 @@ use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
 use super::super::calls::{OnContexts, OnGraphs, copies, fetches, handle_at, on_contexts, on_graphs};
 use super::super::detach::Link;
-use super::super::in_flight::Began;
+use super::super::in_flight::{Began, Nested};
 use super::super::lanes;
 use super::super::told::{FollowedCall, told};
 use crate::driver_gate::GATE;
@@ -170,11 +170,14 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     if let Some(what) = on_contexts(domain, cbid) {
         // It may wait, which takes the system's clock.
         let _ = catch_unwind(|| {
-            let began = lanes::on_contexts(Began::NONE);
+            let around = lanes::on_contexts(Nested::NONE);
             if data.site == ENTER {
-                lanes::on_contexts(LINK.context_call_begins(began, what == OnContexts::Ends));
+                let began = LINK.context_call_begins(around.outermost(), what == OnContexts::Ends);
+                lanes::on_contexts(around.begins(began));
             } else {
-                LINK.context_call_ends(began);
+                let (left, ended) = around.ends();
+                lanes::on_contexts(left);
+                LINK.context_call_ends(ended);
             }
         });
         return;
@@ -189,11 +192,13 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     LINK.in_context(data.context_uid);
     let now = lanes::clock().raw();
     if copies(domain, cbid) {
-        let around = lanes::copying(Began::NONE);
+        let around = lanes::copying(Nested::NONE);
         if data.site == ENTER {
-            lanes::copying(LINK.copy_begins(around));
+            lanes::copying(around.begins(LINK.copy_begins(around.outermost())));
         } else {
-            LINK.copy_ends(around);
+            let (left, ended) = around.ends();
+            lanes::copying(left);
+            LINK.copy_ends(ended);
         }
     }
     if data.site == ENTER {
@@ -389,6 +394,46 @@ mod tests {
         ];
         assert_eq!(told, expected, "a beginning before the window is not known, other domains are not ours");
         assert!(seen[0].start <= seen[0].end);
+    }
+
+    /// A callback at the beginning or the end of a call of the driver.
+    fn call_of_driver(site: u32, cbid: u32) {
+        let data = CallbackData {
+            site,
+            function: null_mut(),
+            parameters: null_mut(),
+            result: null_mut(),
+            symbol: null_mut(),
+            context: null_mut(),
+            context_uid: 1,
+            shared: null_mut(),
+            correlation: 1,
+        };
+        // SAFETY: the data is what the domain promises.
+        unsafe { called(null_mut(), Domain::Driver as u32, cbid, (&raw const data).cast()) };
+    }
+
+    /// `cuCtxCreate` that calls `cuDevicePrimaryCtxRetain`, and a copy inside a copy.
+    #[test]
+    fn a_call_goes_on_until_its_own_end_whatever_is_called_inside_it() {
+        let _only = tests_own();
+        LINK.contexts().attached();
+        let under_way = || LINK.contexts().under_way();
+        let before = under_way();
+        for (site, cbid, expected) in [(0, 235, 1), (0, 386, 1), (1, 386, 1), (0, 386, 1), (1, 386, 1), (1, 235, 0)] {
+            call_of_driver(site, cbid);
+            assert_eq!(under_way() - before, expected, "{cbid}, {}", if site == ENTER { "begins" } else { "ends" });
+        }
+        call_of_driver(1, 235);
+        assert_eq!(under_way(), before, "its beginning was not seen");
+
+        lanes::end();
+        assert!(LINK.attached());
+        for (site, cbid, expected) in [(0, 278, 1), (0, 279, 1), (1, 279, 1), (1, 278, 0)] {
+            call_of_driver(site, cbid);
+            assert_eq!(LINK.copies_under_way(), expected, "{cbid}, {}", if site == ENTER { "begins" } else { "ends" });
+        }
+        lanes::drain(|_| {});
     }
 
     static UNSUBSCRIBED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());

@@ -78,7 +78,7 @@ pub(super) struct Candidate {
 /// What a run is compared by: the operations of its two steps, and its figures with their weights.
 pub(super) struct Observed {
     /// Number of its case, which repetitions share.
-    case: usize,
+    pub(super) case: usize,
     prefill: Vec<Operation>,
     decode: Vec<Operation>,
     storage: Storage,

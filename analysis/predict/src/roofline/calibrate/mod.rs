@@ -12,8 +12,9 @@
 //!
 //! Intervals come from cases drawn with repetition (bootstrap): a case is a model that was asked something, with all
 //! its repetitions, because these share what made the first one fast or slow. They are of the form and the parameters that
-//! all runs chose. Errors come from fits without a case, and without a model: neither knows what it predicts. The form is
-//! that of all runs; whether operations have a shortest time is chosen anew without a model, and not without a case.
+//! all runs chose. Errors come from fits without a case, and without a model: neither knows what it predicts. Without a
+//! model the form and the parameters are chosen anew, as if the others were all there are; without a case they are those of
+//! all runs.
 
 mod calibration_run;
 mod fit;
@@ -28,6 +29,7 @@ use candlescope_figures::stats::{SplitMix, percentile};
 use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
 use fit::{Candidate, Fit, Observed, Parameter};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Fewest cases and figures for each parameter of the finer form.
 const FINE_CASES: usize = 6;
@@ -104,7 +106,7 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
         runs.iter().enumerate().map(|(at, run)| Observed::of(run, device, case(at))).collect();
     // Repetitions side by side: their predictions are the same.
     let all: Vec<&Observed> = cases.iter().flatten().map(|at| &observed[*at]).collect();
-    let (fit, best) = chosen(&all, cases.len(), device);
+    let (fit, best) = chosen(&all, device);
     let drawn = drawn(&fit, &best, &observed, &cases);
     let determined = fit.felt(&all, &best);
     let held_out = account(&fit, &best, device, runs, &observed, [&cases, &models]);
@@ -136,7 +138,8 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
 }
 
 /// The form that the runs carry, with its best values.
-fn chosen(runs: &[&Observed], cases: usize, device: &Device) -> (Fit, Vec<f64>) {
+fn chosen(runs: &[&Observed], device: &Device) -> (Fit, Vec<f64>) {
+    let cases = runs.iter().map(|run| run.case).collect::<BTreeSet<_>>().len();
     let coarse = fewest(Fit::new(Form::Roof, runs, device), runs);
     let (_, figures) = coarse.0.squares(runs, &coarse.1);
     let parameters = Fit::new(Form::Attained, runs, device).parameters.len();
@@ -192,12 +195,12 @@ fn account(
     let models = if models.len() > 1 { models } else { &[] };
     for (left_out, groups) in [(LeftOut::Case, cases), (LeftOut::Model, models)] {
         for group in groups {
-            let others = (0..runs.len()).filter(|at| !group.contains(at)).map(|at| &observed[at]);
+            let others = cases.iter().flatten().filter(|at| !group.contains(at)).map(|at| &observed[*at]);
             let others: Vec<&Observed> = others.collect();
-            // The search begins anew for a model, from what the others reached: what it alone told must not be known.
+            // Of a model nothing must be known that it alone told: not the form, nor where the search begins.
             let candidate = match left_out {
                 LeftOut::Model => {
-                    let (own, values) = fewest(Fit::new(fit.form, &others, device), &others);
+                    let (own, values) = chosen(&others, device);
                     own.candidate(&values)
                 }
                 _ => fit.candidate(&fit.search_from(&others, best)),
