@@ -2,6 +2,7 @@
 
 use crate::forms::Forms;
 use crate::part::Part;
+use crate::picture::Picture;
 use crate::table::Table;
 
 /// All that a report shows.
@@ -30,7 +31,7 @@ pub struct Verdict {
     pub ok: bool,
     /// The same in a sentence.
     pub text: String,
-    /// What it rests on, which a page shows with it; elsewhere it has a section of its own.
+    /// What it rests on, which a page and JSON show with it; elsewhere it has a section of its own.
     pub notices: Vec<Notice>,
 }
 
@@ -125,10 +126,10 @@ impl Section {
         self.with(Block::List(sentences))
     }
 
-    /// Adds a chart as SVG, if there is one.
+    /// Adds a chart, if there is one.
     #[must_use]
-    pub fn picture(self, svg: Option<String>) -> Self {
-        self.with(Block::Pictures(svg.map(|svg| (svg, String::new())).into_iter().collect()))
+    pub fn picture(self, picture: Option<Picture>) -> Self {
+        self.with(Block::Pictures(picture.into_iter().collect()))
     }
 
     /// Says this beside the heading on a terminal, in place of the note.
@@ -204,11 +205,12 @@ pub enum Block {
     Files(&'static str, Vec<String>),
     /// A block that a page shows when asked to, with what it is.
     Folded(String, Box<Block>),
-    /// Charts as SVG, made by us, each with a caption that may be empty. Only pages draw them.
-    Pictures(Vec<(String, String)>),
-    /// Documents with a script of their own, in frames. Only pages draw them.
+    /// Charts, which pages draw, and whose figures JSON has.
+    Pictures(Vec<Picture>),
+    /// Flame graphs, which pages draw in frames, and whose stacks JSON has.
     Frames(Vec<Frame>),
-    /// Markup made by us, in which every text is escaped. Only pages draw it.
+    /// Markup made by us, in which every text is escaped. Only pages draw it: what it says stands in another block for the
+    /// other forms.
     Html(String),
 }
 
@@ -270,7 +272,7 @@ pub struct Notice {
     pub remedy: String,
 }
 
-/// A document of its own, inside a page.
+/// A flame graph: a document of its own, inside a page.
 #[derive(Debug, Clone)]
 pub struct Frame {
     /// What it shows: its heading where there are several frames, and its name for who does not see it.
@@ -279,6 +281,9 @@ pub struct Frame {
     pub drawn: Option<(String, u32)>,
     /// Whether it takes the whole width beside others.
     pub wide: bool,
+    /// What it is drawn from, as collapsed stacks: names from the outermost one, between semicolons, then a space and the
+    /// weight; of a difference two weights, before and after.
+    pub stacks: Vec<String>,
 }
 
 /// A map: cells coloured by their share.

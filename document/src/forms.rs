@@ -11,17 +11,25 @@ impl Forms {
     pub const MARKDOWN: Self = Self(2);
     /// On an HTML page.
     pub const PAGE: Self = Self(4);
-    /// In the forms that are plain text.
+    /// In JSON, as [`json`](crate::json) draws it: it has room for all.
+    pub const JSON: Self = Self(8);
+    /// In the forms that are read as they are, line by line.
     pub const TEXTS: Self = Self(1 | 2);
-    /// In the forms that are files.
-    pub const FILES: Self = Self(2 | 4);
+    /// In the forms that have more room than a terminal.
+    pub const FILES: Self = Self(2 | 4 | 8);
     /// In no form: a column that a run has no use for stays in its place, and is not shown.
     pub const NONE: Self = Self(0);
-    /// In all three forms: on a terminal, in Markdown and on a page.
-    pub const ALL: Self = Self(1 | 2 | 4);
+    /// In all four forms.
+    pub const ALL: Self = Self(1 | 2 | 4 | 8);
 
     /// Whether any of `other` is among them.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// These and others.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }

@@ -84,8 +84,11 @@ impl Table {
         self
     }
 
-    /// Rows that a form shows, and how many it leaves out.
+    /// Rows that a form shows, and how many it leaves out; JSON leaves none out.
     pub(crate) fn shown(&self, form: Forms) -> (Vec<&Row>, usize) {
+        if form == Forms::JSON {
+            return (self.rows.iter().collect(), 0);
+        }
         let (most, smallest) = match form {
             Forms::TERMINAL => (self.most.terminal, self.most.smallest[0]),
             Forms::MARKDOWN => (self.most.markdown, self.most.smallest[1]),
@@ -103,8 +106,8 @@ impl Table {
     }
 }
 
-/// Rows that each form shows at most, and the smallest share that a row below the first level needs to be shown there
-/// (terminal, Markdown, page), so that it does not hide the rest.
+/// Rows that a form shows at most, and the smallest share that a row below the first level needs to be shown there
+/// (terminal, Markdown, page), so that it does not hide the rest. JSON has all rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Most {
     /// Most rows on a terminal, of those whose share is large enough.
@@ -240,42 +243,79 @@ pub enum Bar {
     Parts(Vec<Part>),
 }
 
-/// One value as a text, with the number by which a page sorts it.
+/// One value as a text, with its number where that is known. Small, because a tree of paths has a hundred thousand.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What is shown; `None` if it is not known.
-    pub text: Option<String>,
-    /// What stands below it, or behind it where a form has no room for that.
-    pub below: String,
-    /// What a page sorts by, in a column of figures: a figure without one comes last. Where no cell of a table has one, it is
-    /// not sorted.
-    pub sort: Option<f64>,
+    text: Option<Box<str>>,
+    below: Box<str>,
+    /// NaN for none.
+    sort: f64,
+    /// NaN for none.
+    value: f64,
 }
 
 impl Cell {
     /// With this below it.
     #[must_use]
     pub fn below(mut self, below: impl Into<String>) -> Self {
-        self.below = below.into();
+        self.below = below.into().into_boxed_str();
         self
+    }
+
+    /// What is shown; `None` if it is not known.
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// What stands below the text, or behind it where a form has no room for that; may be empty.
+    pub fn below_it(&self) -> &str {
+        &self.below
+    }
+
+    /// What a page sorts by, in a column of figures: a figure without one comes last. Where no cell of a table has one, it is
+    /// not sorted.
+    pub fn sort(&self) -> Option<f64> {
+        Some(self.sort).filter(|v| v.is_finite())
+    }
+
+    /// The number that the text shows, of several the leading one, in the unit in which it was computed (ns, bytes, 1 for all
+    /// of a share), as exact as that; for JSON.
+    pub fn value(&self) -> Option<f64> {
+        Some(self.value).filter(|v| v.is_finite())
     }
 
     /// Everything on one line.
     pub(crate) fn line(&self) -> Option<String> {
-        let text = self.text.as_deref()?;
+        let text = self.text()?;
         Some(if self.below.is_empty() { text.to_string() } else { format!("{text} ({})", self.below) })
     }
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text: Some(text), below: String::new(), sort: None }
+        Self { text: Some(text.into_boxed_str()), ..missing() }
     }
 }
 
 /// A value that is shown as `text` and sorted by `sort`, if that is finite.
 pub fn cell(text: impl Into<String>, sort: f64) -> Cell {
-    Cell { text: Some(text.into()), below: String::new(), sort: Some(sort).filter(|v| v.is_finite()) }
+    Cell { sort, ..figure(text, sort) }
+}
+
+/// A value that is shown as `text`, in a table that is not sorted by it.
+pub fn figure(text: impl Into<String>, value: f64) -> Cell {
+    Cell { value, ..Cell::from(text.into()) }
+}
+
+/// A text that a page sorts by a number which it does not show: a rank, the width of a range.
+pub fn sorted(text: impl Into<String>, sort: f64) -> Cell {
+    Cell { sort, ..Cell::from(text.into()) }
+}
+
+/// A value of several, shown as `text` and sorted by another number than the one that it begins with.
+pub fn of_several(text: impl Into<String>, value: f64, sort: f64) -> Cell {
+    Cell { sort, ..figure(text, value) }
 }
 
 /// A value that may be missing.
@@ -285,5 +325,5 @@ pub fn maybe(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
 
 /// No value: every form shows `–`, and a page sorts it behind the others.
 pub fn missing() -> Cell {
-    Cell { text: None, below: String::new(), sort: None }
+    Cell { text: None, below: Box::default(), sort: f64::NAN, value: f64::NAN }
 }

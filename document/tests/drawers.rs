@@ -4,6 +4,13 @@
 use candlescope_document::terminal::Layout;
 use candlescope_document::*;
 
+/// A chart of one point.
+fn plot(word: impl Fn(&'static str) -> String) -> Plot {
+    let point = PlotPoint { name: word("name-of-point"), x: 1.0, y: 2.0, spread: Some((1.5, 2.5)) };
+    let line = PlotLine { name: word("name-of-line"), connected: true, points: vec![point] };
+    Plot { title: word("title-of-plot"), x: word("x-of-plot"), y: word("y-of-plot"), log: true, lines: vec![line] }
+}
+
 /// A section with every kind of block, each with a word of its own.
 fn everything() -> Document {
     let part = |name: &str, share: f64| Part {
@@ -46,8 +53,13 @@ fn everything() -> Document {
         }))
         .with(folded)
         .with(Block::Files("All of it", vec!["a-file.json".to_string()]))
-        .picture(Some("<svg id=\"a-picture\"></svg>".to_string()))
-        .with(Block::Frames(vec![Frame { title: "a-frame".into(), drawn: Some(("<p>\"&".into(), 40)), wide: false }]))
+        .picture(Some(Picture::new("<svg id=\"a-picture\"></svg>", plot(|word| word.to_string()))))
+        .with(Block::Frames(vec![Frame {
+            title: "a-frame".into(),
+            drawn: Some(("<p>\"&".into(), 40)),
+            wide: false,
+            stacks: vec!["outer;inner 40".into()],
+        }]))
         .with(Block::Html("<b>a-widget</b>".to_string()));
     Document {
         kind: "a-kind".to_string(),
@@ -120,8 +132,9 @@ fn each_form_draws_every_block() {
     let document = everything();
     let (text, markdown, page) =
         (terminal::draw(&document, Layout::default()), markdown::draw(&document), html::page(&document));
+    let object = json::draw(&document).to_string();
     for word in EVERYWHERE {
-        for (form, drawn) in [("terminal", &text), ("Markdown", &markdown), ("page", &page)] {
+        for (form, drawn) in [("terminal", &text), ("Markdown", &markdown), ("page", &page), ("JSON", &object)] {
             assert!(drawn.contains(word), "{form} lacks {word}:\n{drawn}");
         }
     }
@@ -135,16 +148,19 @@ fn each_form_draws_every_block() {
         "{markdown}"
     );
     assert!(text.contains("verdict  a-verdict") && text.contains("Said before.\nThe conclusion.\n"), "{text}");
-    for drawn in [&text, &markdown, &page] {
+    for drawn in [&text, &markdown, &page, &object] {
         assert!(!drawn.contains("Nothing here"), "an empty section is left out");
     }
 }
 
-/// The forms: a terminal without and with colour, Markdown, a page.
-const FORMS: [&str; 4] = ["terminal", "terminal in colour", "Markdown", "page"];
+/// The forms: a terminal without and with colour, Markdown, a page, JSON.
+const FORMS: [&str; 5] = ["terminal", "terminal in colour", "Markdown", "page", "JSON"];
 const TERMINALS: &[&str] = &["terminal", "terminal in colour"];
 const TEXTS: &[&str] = &["terminal", "terminal in colour", "Markdown"];
 const FILES: &[&str] = &["Markdown", "page"];
+/// Pages have it as a drawing.
+const BUT_JSON: &[&str] = &["terminal", "terminal in colour", "Markdown", "page"];
+const BUT_PAGES: &[&str] = &["terminal", "terminal in colour", "Markdown", "JSON"];
 /// Texts that a form leaves out: there is no place for them, or another stands there for them.
 const LEFT_OUT: &[(&str, &[&str])] = &[
     ("kind-word", TEXTS),
@@ -164,9 +180,15 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ("name-of-shares", TEXTS),
     ("hint-of-heat", TEXTS),
     ("caption-of-picture", TEXTS),
+    ("title-of-plot", BUT_JSON),
+    ("x-of-plot", BUT_JSON),
+    ("y-of-plot", BUT_JSON),
+    ("name-of-line", BUT_JSON),
+    ("name-of-point", BUT_JSON),
     ("frame-word", TEXTS),
-    ("document-of-frame", TEXTS),
-    ("html-word", TEXTS),
+    ("document-of-frame", BUT_PAGES),
+    ("stack-of-frame", BUT_JSON),
+    ("html-word", BUT_PAGES),
 ];
 
 /// A document in which every text is a word of its own, with the words.
@@ -209,7 +231,7 @@ fn words_in_every_field() -> (Document, Vec<&'static str>) {
         whole: Some(word("whole-of-row")),
         link: None,
         remark: word("remark-of-row"),
-        cells: vec![Cell { text: Some(word("text-of-cell")), below: word("below-in-cell"), sort: None }],
+        cells: vec![Cell::from(word("text-of-cell")).below(word("below-in-cell"))],
         bar: Bar::None,
         depth: 0,
         share: 1.0,
@@ -224,7 +246,12 @@ fn words_in_every_field() -> (Document, Vec<&'static str>) {
             vec![HeatCell { text: word("text-of-heat"), hint: word("hint-of-heat"), depth: Some(50), invalid: true }],
         )],
     };
-    let frame = |title, drawn| Frame { title: word(title), drawn: Some((word(drawn), 40)), wide: false };
+    let frame = |title, drawn| Frame {
+        title: word(title),
+        drawn: Some((word(drawn), 40)),
+        wide: false,
+        stacks: vec![word("stack-of-frame")],
+    };
     let inner = Section::new("inner", word("title-of-part"), word("note-of-part")).list(vec![word("list-word")]);
     let inner = Section { parts: vec![Section::new("none", "None", "").or_say("It empty-word")], ..inner };
     let section = Section::new("all", word("section-word"), word("note-word"))
@@ -240,7 +267,7 @@ fn words_in_every_field() -> (Document, Vec<&'static str>) {
         .with(Block::Fixed(word("fixed-word")))
         .with(Block::Files("what-of-files", vec!["file-word.json".to_string()]))
         .with(Block::Folded(word("title-of-folded"), Box::new(Block::Text(word("folded-word")))))
-        .with(Block::Pictures(vec![("<svg></svg>".to_string(), word("caption-of-picture"))]))
+        .picture(Some(Picture::new("<svg></svg>", plot(word)).caption(word("caption-of-picture"))))
         .with(Block::Frames(vec![frame("frame-word", "document-of-frame"), frame("frame-word", "document-of-frame")]))
         .with(Block::Html(word("html-word")));
     let section = Section { parts: vec![inner], side_by_side: true, ..section };
@@ -268,7 +295,8 @@ fn words_in_every_field() -> (Document, Vec<&'static str>) {
 fn every_text_of_a_document_is_in_every_form_but_where_it_is_said_why_not() {
     let (document, words) = words_in_every_field();
     let on_terminal = |color| terminal::draw(&document, Layout { color, ..Layout::default() });
-    let drawn = [on_terminal(false), on_terminal(true), markdown::draw(&document), html::page(&document)];
+    let object = json::draw(&document).to_string();
+    let drawn = [on_terminal(false), on_terminal(true), markdown::draw(&document), html::page(&document), object];
     for word in &words {
         let left_out = LEFT_OUT.iter().find(|(of, _)| of == word).map_or(&[][..], |(_, forms)| forms);
         for (form, text) in FORMS.iter().zip(&drawn) {
@@ -277,7 +305,13 @@ fn every_text_of_a_document_is_in_every_form_but_where_it_is_said_why_not() {
     }
     assert!(LEFT_OUT.iter().all(|(word, _)| words.contains(word)), "{words:?}");
     // What cannot be trusted is told apart from what can, in words of each form.
-    let bad = ["verdict  It verdict-word", "\u{1b}[31mIt verdict-word", "**verdict: It verdict-word**", "verdict bad"];
+    let bad = [
+        "verdict  It verdict-word",
+        "\u{1b}[31mIt verdict-word",
+        "**verdict: It verdict-word**",
+        "verdict bad",
+        "\"ok\":false",
+    ];
     for (mark, text) in bad.iter().zip(&drawn) {
         assert!(text.contains(mark), "{mark}:\n{text}");
     }
@@ -306,6 +340,9 @@ fn a_form_shows_the_rows_it_has_room_for_and_says_how_many_it_leaves_out() {
         page.contains("row-6.") && !page.contains("row-7.") && page.contains("3 more paths, in metrics.json"),
         "{page}"
     );
+    let object = json::draw(&document);
+    let rows = object["sections"][0]["blocks"][0]["rows"].as_array().map(Vec::len);
+    assert_eq!(rows, Some(10), "JSON leaves none out: {object}");
 }
 
 #[test]
@@ -326,6 +363,56 @@ fn a_form_shows_what_is_for_it() {
             && !page.contains("in brief")
     );
     assert!(!markdown::draw(&document).contains("for pages"));
+    let object = json::draw(&document).to_string();
+    assert!(
+        object.contains("for files") && !object.contains("for pages") && !object.contains("for terminals"),
+        "{object}"
+    );
+}
+
+#[test]
+fn json_has_numbers_beside_their_texts_and_units_where_the_text_says_them() {
+    let cells =
+        vec![maybe(Some(1_203_456.0), |_| "1.20 ms".into()), figure("12.5 %", 0.125), sorted("1 – 4", 3.0), missing()];
+    let columns = ["a", "b", "c", "d"].map(|name| column(name, "")).into_iter();
+    let columns = columns.chain([words("e").only(Forms::PAGE), words("f")]).collect();
+    let cells = cells.into_iter().chain(["hidden".to_string().into(), Cell::from("text".to_string()).below("more")]);
+    let row = Row { link: Some("https://elsewhere".into()), depth: 2, ..Row::new("row", cells.collect()) }.meter(0.25);
+    let table = Table { sorted_by: Some(6), ..Table::new("names", columns, vec![row]) };
+    let document = Document { sections: vec![Section::new("a", "A", "").with(table)], ..Document::default() };
+    let object = json::draw(&document);
+    let drawn = &object["sections"][0]["blocks"][0];
+    assert_eq!(drawn["columns"].as_array().map(Vec::len), Some(5), "{drawn}");
+    assert_eq!(drawn["sorted_by"], 5, "among the columns that are there: {drawn}");
+    let row = serde_json::json!({
+        "name": "row", "depth": 2, "meter": 0.25,
+        "cells": [
+            { "text": "1.20 ms", "value": 1_203_456.0, "unit": "ns" },
+            { "text": "12.5 %", "value": 0.125, "unit": "ratio" },
+            { "text": "1 – 4" },
+            null,
+            { "text": "text", "below": "more" },
+        ],
+    });
+    assert_eq!(drawn["rows"][0], row);
+    assert_eq!((&object["format"], &object["format_version"]), (&"candlescope-document".into(), &1.into()));
+}
+
+#[test]
+fn json_leaves_out_numbers_that_are_not_finite_and_no_row() {
+    let points = [(1.0, f64::NAN), (f64::INFINITY, 1.0), (1.0, 2.0)];
+    let mut line = PlotLine::new("", true, points);
+    line.points[2].spread = Some((f64::NEG_INFINITY, 2.0));
+    let plot = Plot { lines: vec![line], ..Plot::default() };
+    let row = Row { depth: 1, share: f64::NAN, ..Row::new("below", vec![cell("–", f64::NAN)]) };
+    let table = Table::new("names", vec![column("a", "")], vec![row.meter(f64::NAN)]);
+    let section = Section::new("a", "A", "").with(table).picture(Some(Picture::new("<svg></svg>", plot)));
+    let object = json::draw(&Document { sections: vec![section], ..Document::default() });
+    let blocks = &object["sections"][0]["blocks"];
+    let row = serde_json::json!({ "name": "below", "depth": 1, "cells": [{ "text": "–" }] });
+    assert_eq!(blocks[0]["rows"], serde_json::json!([row]));
+    let lines = &blocks[1]["charts"][0]["plots"][0]["lines"];
+    assert_eq!(lines[0]["points"], serde_json::json!([{ "x": 1.0, "y": 2.0 }]));
 }
 
 #[test]
@@ -346,8 +433,8 @@ fn no_text_of_others_breaks_out() {
         .with(Block::Fixed(texts()))
         .with(Block::Notices(vec![Notice { mark: Mark::Note, code: texts(), message: texts(), remedy: texts() }]))
         .with(Block::Frames(vec![
-            Frame { title: texts(), drawn: None, wide: true },
-            Frame { title: texts(), drawn: None, wide: true },
+            Frame { title: texts(), drawn: None, wide: true, stacks: vec![] },
+            Frame { title: texts(), drawn: None, wide: true, stacks: vec![] },
         ]));
     let verdict = Verdict { ok: true, text: texts(), notices: Vec::new() };
     let document = Document {

@@ -87,5 +87,5 @@ pub mod pprof;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 #[doc(hidden)]
-#[cfg(any(feature = "chrome", feature = "perfetto"))]
+#[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
 pub mod trace_file;

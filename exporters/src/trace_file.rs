@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A file format that batches are appended to. Pure: bytes go to a buffer.
 pub trait TraceFormat: Send + Sized + 'static {
-    /// Name of the exporter.
-    const NAME: &'static str;
-    /// The end of the file. It is written after every batch and overwritten by the next, so that the file is always
-    /// complete.
+    /// The end of the file.
     const FOOTER: &'static [u8];
 
     /// A conversion for one run.
@@ -24,6 +21,18 @@ pub trait TraceFormat: Send + Sized + 'static {
 
     /// Appends one batch.
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>);
+
+    /// Appends what is left and the end of the file.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(Self::FOOTER);
+    }
+}
+
+/// A format that is written while the session runs. Its footer is written after every batch and overwritten by the next,
+/// so that the file is always complete.
+pub trait LiveFormat: TraceFormat {
+    /// Name of the exporter.
+    const NAME: &'static str;
 
     /// The bytes of the last batch did not reach the file: names that it defined have to be defined again.
     fn forget(&mut self);
@@ -56,23 +65,24 @@ impl<F: TraceFormat> GrowingTrace<F> {
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the end. The format, which is handed back, may know what was written.
     ///
     /// # Errors
     /// If `out` cannot be written.
-    pub fn end(mut self, out: &mut impl Write) -> io::Result<()> {
-        self.buffer.extend_from_slice(F::FOOTER);
+    pub fn end(mut self, out: &mut impl Write) -> io::Result<F> {
+        self.format.end(&mut self.buffer);
         out.write_all(&self.buffer)?;
-        out.flush()
+        out.flush()?;
+        Ok(self.format)
     }
 }
 
-/// Writes a whole trace.
+/// Writes a whole trace, and hands its format back.
 pub(crate) fn write<F: TraceFormat, B: Borrow<Batch>>(
     out: &mut impl Write,
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
-) -> io::Result<()> {
+) -> io::Result<F> {
     let mut trace = GrowingTrace::<F>::new(run);
     for batch in batches {
         trace.batch(batch.borrow(), out)?;
@@ -100,7 +110,7 @@ struct Open<F> {
     end: u64,
 }
 
-impl<F: TraceFormat> TraceFileExporter<F> {
+impl<F: LiveFormat> TraceFileExporter<F> {
     /// An exporter that will write to `path`, replacing an existing file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), open: None, buffer: Vec::new(), made: false }
@@ -145,7 +155,7 @@ impl<F: TraceFormat> TraceFileExporter<F> {
     }
 }
 
-impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
+impl<F: LiveFormat> Exporter for TraceFileExporter<F> {
     fn name(&self) -> &'static str {
         F::NAME
     }

@@ -4,6 +4,7 @@ use super::html_table;
 use super::texts::{Escaped, Plain, Prose};
 use crate::document::{Block, Frame, Heat, Notice, Verdict};
 use crate::part::Part;
+use crate::picture::Picture;
 use crate::text::{capital, is_beside, printable_lines};
 use std::fmt::Write as _;
 
@@ -131,10 +132,10 @@ fn draw_heat(out: &mut String, heat: &Heat) {
     out.push_str("    </tbody>\n  </table></div>\n");
 }
 
-fn draw_pictures(out: &mut String, pictures: &[(String, String)]) {
-    let drawn = pictures.iter().map(|(svg, caption)| match caption.as_str() {
-        "" => format!("<figure>{svg}</figure>"),
-        text => format!("<figure>{svg}<figcaption>{}</figcaption></figure>", Prose(text)),
+fn draw_pictures(out: &mut String, pictures: &[Picture]) {
+    let drawn = pictures.iter().map(|picture| match (&picture.svg, picture.caption.as_str()) {
+        (svg, "") => format!("<figure>{svg}</figure>"),
+        (svg, text) => format!("<figure>{svg}<figcaption>{}</figcaption></figure>", Prose(text)),
     });
     let drawn: String = drawn.collect();
     let _ = match pictures.len() {

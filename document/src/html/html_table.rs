@@ -15,7 +15,7 @@ pub(super) fn draw(out: &mut String, table: &Table) {
     let columns = table.columns_in(Forms::PAGE);
     let is_tree = rows.iter().any(|row| row.depth > 0);
     let has_bar = rows.iter().any(|row| matches!(row.bar, Bar::Gauge(..) | Bar::Parts(_)));
-    let is_sortable = !is_tree && rows.iter().any(|row| row.cells.iter().any(|cell| cell.sort.is_some()));
+    let is_sortable = !is_tree && rows.iter().any(|row| row.cells.iter().any(|cell| cell.sort().is_some()));
     out.push_str("  <div class=\"table\">\n");
     if is_tree {
         out.push_str(
@@ -114,17 +114,17 @@ fn name(out: &mut String, table: &Table, row: &Row, is_tree: bool, has_children:
 }
 
 fn value(out: &mut String, cell: Option<&Cell>, column: &Column, sortable: bool) {
-    let text = cell.and_then(|cell| cell.text.as_deref()).unwrap_or(UNKNOWN);
+    let text = cell.and_then(Cell::text).unwrap_or(UNKNOWN);
     let class = match (column.words, column.long) {
         (true, true) => " class=\"label long\"",
         (true, false) => " class=\"label\"",
         (false, _) => "",
     };
-    let sort = match cell.and_then(|cell| cell.sort).filter(|_| sortable && !column.words) {
+    let sort = match cell.and_then(Cell::sort).filter(|_| sortable && !column.words) {
         Some(sort) => format!(" data-v=\"{sort:e}\""),
         None => String::new(),
     };
-    let below = match cell.map_or("", |cell| &cell.below) {
+    let below = match cell.map_or("", Cell::below_it) {
         "" => String::new(),
         below => format!("<small>{}</small>", Prose(below)),
     };

@@ -4,7 +4,7 @@
 
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, crossing, edges};
-use crate::trace_file::TraceFormat;
+use crate::trace_file::{LiveFormat, TraceFormat};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,6 @@ const UNNAMED: u64 = 100_000;
 const OUTSIDE: u64 = 1 << 34;
 
 impl TraceFormat for Chrome {
-    const NAME: &'static str = "chrome";
     const FOOTER: &'static [u8] = b"\n]}\n";
 
     fn new(run: &RunManifest) -> Self {
@@ -156,6 +155,10 @@ impl TraceFormat for Chrome {
             self.kernel(out, &batch.kernels[at]);
         }
     }
+}
+
+impl LiveFormat for Chrome {
+    const NAME: &'static str = "chrome";
 
     fn forget(&mut self) {
         self.named.clear();

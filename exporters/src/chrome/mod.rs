@@ -27,5 +27,5 @@ pub fn write<B: Borrow<Batch>>(
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
 ) -> io::Result<()> {
-    trace_file::write::<Chrome, B>(&mut out, run, batches)
+    trace_file::write::<Chrome, B>(&mut out, run, batches).map(drop)
 }

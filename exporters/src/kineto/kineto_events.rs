@@ -4,6 +4,7 @@
 //! (`hta/common/trace_parser.py`, `trace_symbol_table.py`).
 
 use crate::kernel_tracks::{CallPlace, KernelTracks};
+use crate::trace_file::TraceFormat;
 use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub struct Written {
 
 /// Converts the batches of one run.
 #[derive(Debug)]
-pub(super) struct Kineto {
+pub struct Kineto {
     pid: u64,
     head: Value,
     /// Unix time that is zero in the file.
@@ -59,8 +60,10 @@ pub(super) struct Kineto {
     written: Written,
 }
 
-impl Kineto {
-    pub(super) fn new(run: &RunManifest) -> Self {
+impl TraceFormat for Kineto {
+    const FOOTER: &'static [u8] = b"\n]}\n";
+
+    fn new(run: &RunManifest) -> Self {
         let gpus = run.gpus();
         let known = gpus.iter().enumerate().filter_map(|(at, gpu)| {
             Some((gpu["uuid"].as_str()?.to_string(), gpu["index"].as_u64().unwrap_or(at as u64)))
@@ -88,11 +91,7 @@ impl Kineto {
         }
     }
 
-    pub(super) fn written(&self) -> Written {
-        self.written
-    }
-
-    pub(super) fn header(&mut self, out: &mut Vec<u8>) {
+    fn header(&mut self, out: &mut Vec<u8>) {
         // With spaces: HolisticTraceAnalysis looks for one before the rank, and takes every file without it for that of rank 0.
         let _ = serde_json::to_writer_pretty(&mut *out, &self.head);
         // The object goes on with its events.
@@ -100,7 +99,7 @@ impl Kineto {
         out.extend_from_slice(b",\"traceEvents\":[");
     }
 
-    pub(super) fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+    fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         self.steps.extend(batch.steps.iter().map(|step| Step {
             number: step.step,
             thread: thread_of(step.seq),
@@ -121,9 +120,16 @@ impl Kineto {
         }
     }
 
-    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+    fn end(&mut self, out: &mut Vec<u8>) {
         self.steps(out);
-        out.extend_from_slice(b"\n]}\n");
+        out.extend_from_slice(Self::FOOTER);
+    }
+}
+
+impl Kineto {
+    /// What was written, so far.
+    pub fn written(&self) -> Written {
+        self.written
     }
 
     /// Writes the steps that have kernels, once all kernels are known.

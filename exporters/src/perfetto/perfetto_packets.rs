@@ -7,7 +7,7 @@ use super::thread_states::ThreadStates;
 use crate::call_stacks::{CallStacks, Tids};
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{CrossingTracks, Edge, crossing, edges};
-use crate::trace_file::TraceFormat;
+use crate::trace_file::{LiveFormat, TraceFormat};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
     Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord, ThreadInfo, ThreadState, thread_of,
@@ -75,7 +75,6 @@ const STATES: u64 = 1 << 34;
 const CROSSING: u64 = 1 << 35;
 
 impl TraceFormat for Perfetto {
-    const NAME: &'static str = "perfetto";
     const FOOTER: &'static [u8] = b"";
 
     fn new(run: &RunManifest) -> Self {
@@ -146,6 +145,10 @@ impl TraceFormat for Perfetto {
         self.thread_states(&batch.stack_samples, out);
         batch.stack_samples.iter().for_each(|sample| self.stack_sample(sample, out));
     }
+}
+
+impl LiveFormat for Perfetto {
+    const NAME: &'static str = "perfetto";
 
     fn forget(&mut self) {
         self.clear = true;

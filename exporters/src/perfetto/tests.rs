@@ -33,7 +33,7 @@ fn traces_of_ranks_that_take_turns_in_a_file_are_there_what_they_are_alone() {
     for batch in &batches {
         traces.iter_mut().for_each(|trace| trace.batch(batch, &mut bytes).expect("a vector takes everything"));
     }
-    traces.into_iter().for_each(|trace| trace.end(&mut bytes).expect("a vector takes everything"));
+    traces.into_iter().for_each(|trace| drop(trace.end(&mut bytes).expect("a vector takes everything")));
     let both = Trace::decode(bytes.as_slice()).expect("our own packets").packet;
     let mut of_ranks = 0;
     for rank in [0, 1] {
