@@ -141,7 +141,7 @@ dist:
 	scripts/dist.sh $(TARGETS)
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-markers candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
+PUBLISHED = candlescope-markers candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-figures candlescope-ranks candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:
@@ -182,12 +182,15 @@ check-package:
 TARGET ?=
 C_COMPILER_x86_64-pc-windows-gnu = x86_64-w64-mingw32-gcc
 C_COMPILER_aarch64-unknown-linux-gnu = aarch64-linux-gnu-gcc
+# For macOS it is zig, where that is there.
+ZIG_IF_THERE = if command -v "$${ZIG:-zig}" >/dev/null; then settings=$$(scripts/apple_sdk.sh target/apple) && eval "$$settings"; fi;
 ELSEWHERE = cargo check -q $(if $(TARGET),--target $(TARGET))
 check-elsewhere: export RUSTFLAGS = -D warnings
 check-elsewhere:
 	$(ELSEWHERE) -p candlescope-core -p candlescope --no-default-features
 	$(ELSEWHERE) -p candlescope --no-default-features --features perfetto,chrome,prometheus
-	@if [ -z "$(TARGET)" ] || command -v "$${CC_$(subst -,_,$(TARGET)):-$(C_COMPILER_$(TARGET))}" >/dev/null; then \
+	@$(if $(filter aarch64-apple-darwin,$(TARGET)),$(ZIG_IF_THERE)) \
+	if [ -z "$(TARGET)" ] || command -v "$${CC_$(subst -,_,$(TARGET)):-$(C_COMPILER_$(TARGET))}" >/dev/null; then \
 		echo "$(ELSEWHERE) -p candlescope-cli"; $(ELSEWHERE) -p candlescope-cli; \
 	else echo "check-elsewhere: candlescope-cli was NOT checked: there is no C compiler for $(TARGET) (CC_$(subst -,_,$(TARGET)) names one)"; fi
 

@@ -1,6 +1,7 @@
 //! `candlescope analyze`.
 
 use crate::full::{FullArgs, Shown};
+use crate::json_arg::JsonArg;
 use crate::kept_between_runs;
 use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
@@ -65,9 +66,8 @@ pub(crate) struct AnalyzeArgs {
     /// Raise or lower a limit on what is read, for example account-kernels=50000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     limits: Vec<String>,
-    /// Print one machine-readable object on standard output instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 fn micros(text: &str) -> Result<f64, String> {
@@ -119,6 +119,12 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     {
         return crate::ranks::analyzed(&ranks, args.json);
     }
+    if args.json.is_document() {
+        bail!(
+            "--json=document is of --full, and of a folder of ranks: `candlescope report RUN --json=document` has the findings of \
+             a run"
+        );
+    }
     let peaks = args.peaks.as_deref().map(peaks_file).transpose()?;
     let simulates = args.unobserved || !args.what_if.is_empty();
     if args.what_if.len() > MOST_CHANGES {
@@ -134,7 +140,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
         }
         let analyzed = analyze(&run, &options);
         let what_if = simulates.then(|| WhatIf::of(analyzed.simulation.as_ref(), &scenarios));
-        if args.json {
+        if args.json.is_json() {
             let (mut object, found, missing) = object(analyzed, args.top)?;
             if let Some(what_if) = &what_if {
                 object["what_if"] = serde_json::to_value(what_if)?;
@@ -151,7 +157,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
             say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), args.top).trim_end()))?;
         }
     }
-    if !args.json {
+    if !args.json.is_json() {
         return Ok(());
     }
     say(&json!({ "schema": 1, "findings": findings, "abstained": abstained, "runs": runs }).to_string())

@@ -1,5 +1,6 @@
 //! Arguments of the commands that have no module of their own for them.
 
+use crate::json_arg::JsonArg;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -69,9 +70,8 @@ pub(crate) struct ReportArgs {
     /// and ranks.json: a program with a thread a device
     #[arg(long, conflicts_with_all = ["request", "nsys", "price_per_hour", "top"])]
     pub(crate) by_thread: bool,
-    /// Print metrics.json on standard output instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Say what to change and what that gains, and where the GPUs' time went; simulate changes
     #[command(after_help = crate::analyze::EXAMPLES)]
     Analyze(crate::analyze::AnalyzeArgs),
+    /// Say what the code of a finding means: when it is reported, how its gain is computed, what to do
+    #[command(after_help = crate::explain::EXAMPLES)]
+    Explain(crate::explain::ExplainArgs),
     /// Turn a run into a timeline or call stacks for another tool
     Export(ExportArgs),
     /// Record a CUDA program that does not link candlescope: its NVTX ranges, kernels, power and memory

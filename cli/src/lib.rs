@@ -27,6 +27,7 @@ mod device;
 mod doctor;
 #[cfg(any(feature = "lab", feature = "monitor"))]
 mod durations;
+mod explain;
 mod export;
 mod full;
 mod hand_over;
@@ -34,6 +35,7 @@ mod hand_over;
 mod interrupts;
 #[cfg(feature = "lab")]
 mod journey;
+mod json_arg;
 mod kept_between_runs;
 mod lacking;
 mod limits;
@@ -136,6 +138,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Overview(args) => overview::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Export(args) => export::run(&args),
         // The command ends with the status of the program it ran.
         Command::Nsys(args) => match nsys::run(&args) {

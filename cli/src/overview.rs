@@ -1,17 +1,17 @@
 //! `candlescope overview`: a run in short.
 
+use crate::json_arg::JsonArg;
 use crate::kept_between_runs;
 use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
 use crate::output::say;
 use crate::warnings::warn;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, ReadLimits, Run};
-use candlescope_report::overview::{FolderOf, FolderOverview, overview, text};
+use candlescope_report::overview::{FolderOf, FolderOverview, document, overview, text};
 use candlescope_report::terminal::TerminalOptions;
 use clap::Args;
-use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -32,15 +32,14 @@ pub(crate) struct OverviewArgs {
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     limits: Vec<String>,
-    /// Print one machine-readable object on standard output instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 impl OverviewArgs {
     /// Of a run, as text.
     pub(crate) const fn of(run: PathBuf) -> Self {
-        Self { run, limits: Vec::new(), json: false }
+        Self { run, limits: Vec::new(), json: JsonArg::TEXT }
     }
 }
 
@@ -54,8 +53,8 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
     // The findings that `analyze` has, in the same order.
     let analysis = analyze(&run, &AnalyzeOptions::default().ledger(ledger_path())).analysis;
     let found = overview(&analysis);
-    if args.json {
-        return print(&found);
+    if args.json.say(&found, || document(&found))? {
+        return Ok(());
     }
     warn(&analysis.noticed);
     let options = TerminalOptions::default();
@@ -63,11 +62,11 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
 }
 
 /// Of what is no run: what it is, or why it is nothing.
-fn of_folder(dir: &Path, error: OpenError, limits: &ReadLimits, json: bool) -> Result<()> {
+fn of_folder(dir: &Path, error: OpenError, limits: &ReadLimits, json: JsonArg) -> Result<()> {
     let found = match &error {
         OpenError::DirectoryOfRuns { count, first, .. } => match crate::ranks::ranks_in(dir, limits, false)? {
             Some(ranks) => {
-                let found = candlescope_ranks::document(&candlescope_ranks::analyse(&ranks)).conclusion;
+                let found = candlescope_report::ranks::document(&candlescope_ranks::analyse(&ranks)).conclusion;
                 FolderOverview::of(dir, FolderOf::Ranks(ranks.all().len(), ranks.all()[0].run().dir(), &found))
             }
             None => FolderOverview::of(dir, FolderOf::Runs(*count, first)),
@@ -75,7 +74,10 @@ fn of_folder(dir: &Path, error: OpenError, limits: &ReadLimits, json: bool) -> R
         OpenError::NotARun(_) if is_study(dir) => FolderOverview::of(dir, FolderOf::Study),
         _ => return Err(error.into()),
     };
-    if json { print(&found) } else { say(&found.text()) }
+    if json.is_document() {
+        bail!("--json=document is of a run: name one, or leave out `=document`");
+    }
+    if json.is_json() { say(&serde_json::to_string(&found)?) } else { say(&found.text()) }
 }
 
 #[cfg(feature = "lab")]
@@ -87,8 +89,4 @@ fn is_study(dir: &Path) -> bool {
 #[cfg(not(feature = "lab"))]
 fn is_study(_: &Path) -> bool {
     false
-}
-
-fn print(object: &impl Serialize) -> Result<()> {
-    say(&serde_json::to_string(object)?)
 }

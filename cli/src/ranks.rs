@@ -1,10 +1,12 @@
 //! Folders with the runs of several ranks, in place of one run.
 
+use crate::json_arg::JsonArg;
 use crate::output::{note, say};
 use anyhow::{Context, Result};
 use candlescope_core::files::write_whole;
-use candlescope_ranks::{RankAnalysis, Ranks, RanksError, analyse, page, text};
+use candlescope_ranks::{RankAnalysis, Ranks, RanksError, analyse};
 use candlescope_reader::{OpenError, ReadLimits, Run};
+use candlescope_report::ranks::{document, json as object, page, text};
 use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 
@@ -29,17 +31,17 @@ pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Resu
 }
 
 /// Says what ranks do with each other.
-pub(crate) fn tell(analysis: &RankAnalysis, json: bool) -> Result<()> {
-    if json {
-        return say(&serde_json::to_string(analysis)?);
+fn tell(analysis: &RankAnalysis, json: JsonArg) -> Result<()> {
+    match json.say(&object(analysis), || document(analysis))? {
+        true => Ok(()),
+        false => say(&text(analysis, std::io::stdout().is_terminal())),
     }
-    say(&text(analysis, std::io::stdout().is_terminal()))
 }
 
 /// The same for `analyze`.
-pub(crate) fn analyzed(ranks: &Ranks, json: bool) -> Result<()> {
+pub(crate) fn analyzed(ranks: &Ranks, json: JsonArg) -> Result<()> {
     tell(&analyse(ranks), json)?;
-    if json {
+    if json.is_json() {
         return Ok(());
     }
     let first = &ranks.all()[0];
@@ -52,16 +54,19 @@ pub(crate) fn analyzed(ranks: &Ranks, json: bool) -> Result<()> {
 }
 
 /// The same for `report`: a page and the figures, beside the runs or where `out` says.
-pub(crate) fn reported(ranks: &Ranks, dir: &Path, out: Option<&Path>, json: bool) -> Result<()> {
+pub(crate) fn reported(ranks: &Ranks, dir: &Path, out: Option<&Path>, json: JsonArg) -> Result<()> {
     let analysis = analyse(ranks);
     let to = out.unwrap_or(dir);
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    let object = serde_json::to_string_pretty(&analysis)?;
-    for (name, text) in [(PAGE, page(&analysis)), (JSON, object)] {
+    let figures = serde_json::to_string_pretty(&object(&analysis))?;
+    for (name, text) in [(PAGE, page(&analysis)), (JSON, figures)] {
         let file = to.join(name);
         write_whole(&file, |out| out.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     tell(&analysis, json)?;
-    if json { Ok(()) } else { say(&format!("wrote {}\nwrote {}", to.join(PAGE).display(), to.join(JSON).display())) }
+    if json.is_json() {
+        return Ok(());
+    }
+    say(&format!("wrote {}\nwrote {}", to.join(PAGE).display(), to.join(JSON).display()))
 }

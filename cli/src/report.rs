@@ -1,6 +1,7 @@
 //! `candlescope report`.
 
 use crate::args::ReportArgs;
+use crate::json_arg::JsonArg;
 use crate::limits::limits;
 use crate::output::note;
 use crate::output::say;
@@ -8,6 +9,7 @@ use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_document::Document;
 use candlescope_figures::{PRICE_PER_HOUR, Price, RequestAccount};
 use candlescope_reader::Run;
 use candlescope_report::{ReportOptions, TerminalOptions, write_report_of, write_request};
@@ -35,11 +37,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     if let Some(request) = args.request {
         // A request that is not there may be in a file that cannot be read.
         let account = RequestAccount::of(&run, request).inspect_err(|_| warn(run.findings()))?;
-        if args.json {
+        if args.json.is_json() {
             warn(&account.noticed);
         }
         let report = write_request(&run, &account, &options)?;
-        return shown(args.json, &report.account, &report.summary, &report.files);
+        return shown(args.json, (&report.account, report.document), &report.summary, &report.files);
     }
     crate::kept_between_runs::add_kept(&mut run);
     let report = write_report_of(&run, &options)?;
@@ -47,13 +49,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     if let Some(price) = price.filter(|_| args.out.is_none()) {
         keep_price(&args.run, price);
     }
-    shown(args.json, &report.metrics, &report.summary, &report.files)
+    shown(args.json, (&report.metrics, report.document), &report.summary, &report.files)
 }
 
-/// Says one of the two, and after the summary which files were written.
-fn shown(json: bool, figures: &Value, summary: &str, files: &[PathBuf]) -> Result<()> {
-    if json {
-        return say(&serde_json::to_string(figures)?);
+/// Says one of them, and after the summary which files were written.
+fn shown(json: JsonArg, (figures, document): (&Value, Document), summary: &str, files: &[PathBuf]) -> Result<()> {
+    if json.say(figures, || document)? {
+        return Ok(());
     }
     say(summary)?;
     files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))

@@ -1,5 +1,6 @@
 //! `candlescope roofline`: what a model can reach on a device, and how near runs came to it.
 
+use crate::json_arg::JsonArg;
 use crate::kept_between_runs;
 use crate::limits::limits;
 use crate::output::say;
@@ -8,6 +9,7 @@ use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_document::{Document, html};
 use candlescope_figures::Analysis;
 use candlescope_predict::roofline::{
     CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, Outlook, Scenario, Thresholds,
@@ -107,9 +109,8 @@ pub(crate) struct RooflineArgs {
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     limits: Vec<String>,
-    /// Print the JSON on standard output instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 /// Sizes of prompts, batches and the like: beyond this no figure means anything.
@@ -302,10 +303,10 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     let json = render::static_json(&outlook);
     let mut files = Vec::new();
     if let Some(out) = &args.out {
-        let page = render::static_page(&outlook);
+        let page = html::page(&render::static_document(&outlook));
         files = write(out, &[("static_analysis.json", pretty(&json)), ("roofline.html", page)])?;
     }
-    show(args, &json, || render::static_text(&outlook, WIDTH), &files)
+    show(args, &json, || render::static_document(&outlook), || render::static_text(&outlook, WIDTH), &files)
 }
 
 /// One model on several devices.
@@ -337,9 +338,10 @@ fn of_devices(args: &RooflineArgs, model: &AskedModel) -> Result<()> {
     let json = render::devices_json(&all);
     let mut files = Vec::new();
     if let Some(out) = &args.out {
-        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", render::devices_page(&all))])?;
+        let page = html::page(&render::devices_document(&all));
+        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", page)])?;
     }
-    show(args, &json, || render::devices_text(&all, WIDTH), &files)
+    show(args, &json, || render::devices_document(&all), || render::devices_text(&all, WIDTH), &files)
 }
 
 fn of_runs(args: &RooflineArgs) -> Result<()> {
@@ -369,7 +371,8 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         contents.push(("static_analysis.json", pretty(&render::static_json(outlook))));
     }
     contents.push(("dynamic_analysis.json", pretty(&json)));
-    contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())));
+    let document = || render::dynamic_document(&measured, contexts.as_ref());
+    contents.push(("roofline.html", html::page(&document())));
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let files = write(&out, &contents)?;
     let text = || {
@@ -380,7 +383,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
             None => text,
         }
     };
-    show(args, &json, text, &files)
+    show(args, &json, document, text, &files)
 }
 
 /// The prediction for a device that is not the run's.
@@ -417,7 +420,8 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let table = render::calibration_markdown(&calibration);
     let files = write(&out, &[("calibrated-peaks.json", pretty(&json)), ("calibration.md", table)])?;
-    show(args, &json, || render::calibration_text(&calibration, WIDTH), &files)
+    let document = || render::calibration_document(&calibration);
+    show(args, &json, document, || render::calibration_text(&calibration, WIDTH), &files)
 }
 
 /// Options that say what is asked of a model.
@@ -474,9 +478,10 @@ fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     let stages = load_stages(&test, &model.shape, &device, &scenario, &thresholds);
     let json = render::load_json(&model.shape.name, &stages);
     let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages))];
+    let document = || render::load_document(&outlook, &stages);
+    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", html::page(&document()))];
     let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;
-    show(args, &json, || render::load_text(&outlook, &stages, WIDTH), &files)
+    show(args, &json, document, || render::load_text(&outlook, &stages, WIDTH), &files)
 }
 
 fn thresholds(args: &RooflineArgs) -> Result<Thresholds> {
@@ -501,9 +506,15 @@ fn write(out: &Path, contents: &[(&str, String)]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn show(args: &RooflineArgs, json: &Value, text: impl FnOnce() -> String, files: &[PathBuf]) -> Result<()> {
-    if args.json {
-        return say(&serde_json::to_string(json)?);
+fn show(
+    args: &RooflineArgs,
+    json: &Value,
+    document: impl FnOnce() -> Document,
+    text: impl FnOnce() -> String,
+    files: &[PathBuf],
+) -> Result<()> {
+    if args.json.say(json, document)? {
+        return Ok(());
     }
     say(text().trim_end())?;
     files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))

@@ -1,5 +1,6 @@
 //! `candlescope summary`: what changed over time in many runs.
 
+use crate::json_arg::JsonArg;
 use crate::limits::limits;
 use crate::output::say;
 use crate::query::warn_of;
@@ -7,8 +8,9 @@ use crate::query_guard::guard;
 use crate::warnings::{warn, warn_unread};
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
+use candlescope_document::html;
 use candlescope_sql::Sources;
-use candlescope_trends::{By, Summary, UNKNOWN, headlines, open_metrics, page, summarise, text};
+use candlescope_trends::{By, Summary, UNKNOWN, document, headlines, open_metrics, summarise, text};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -49,9 +51,8 @@ pub(crate) struct Of {
     /// Only runs that began on this day (UTC) or later, as 2026-05-01
     #[arg(long, value_name = "DAY", value_parser = since)]
     since: Option<String>,
-    /// Says it as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
 }
 
 /// The same thing twice tells nothing apart.
@@ -113,14 +114,14 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<()> {
             .with_context(|| format!("cannot write {}", file.display()))
     };
     if let Some(file) = &args.html {
-        write(file, &page(&summary))?;
+        write(file, &html::page(&document(&summary)))?;
     }
     if let Some(file) = &args.openmetrics {
         let places: Vec<String> = args.of.runs.iter().map(|place| place.display().to_string()).collect();
         write(file, &open_metrics(&summary, &places.join(" ")))?;
     }
-    if args.of.json {
-        return say(&serde_json::to_string(&summary)?);
+    if args.of.json.say(&summary, || document(&summary))? {
+        return Ok(());
     }
     say(&text(&summary, std::io::stdout().is_terminal()))?;
     args.html.iter().chain(&args.openmetrics).try_for_each(|file| say(&format!("wrote {}", file.display())))

@@ -3,7 +3,7 @@
 use crate::output::say;
 use crate::summary::Of;
 use anyhow::{Result, bail};
-use candlescope_trends::{FIGURES, Figure, text_of};
+use candlescope_trends::{FIGURES, Figure, document_of, text_of};
 use clap::Args;
 use std::io::IsTerminal;
 
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &TrendArgs) -> Result<()> {
     if summary.groups.is_empty() {
         bail!("no run has the figure `{}`: {} of {} runs", figure.name, 0, summary.runs);
     }
-    if args.of.json {
-        return say(&serde_json::to_string(&summary)?);
+    if args.of.json.say(&summary, || document_of(&summary))? {
+        return Ok(());
     }
     say(&text_of(&summary, std::io::stdout().is_terminal()))
 }

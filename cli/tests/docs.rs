@@ -70,6 +70,7 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         "report",
         "overview",
         "analyze",
+        "explain",
         "export",
         "record",
         "nsys",

@@ -20,6 +20,11 @@ impl Answers {
         self.take_of(schema, candlescope().args(args).arg("--json"))
     }
 
+    /// The document that a command shows.
+    fn take_document(&mut self, args: &[&str]) -> Value {
+        self.take_of("document", candlescope().args(args).arg("--json=document"))
+    }
+
     /// The same of a command with `--json` among its arguments.
     fn take_of(&mut self, schema: &str, command: &mut Command) -> Value {
         let output = command.output().unwrap();
@@ -93,6 +98,9 @@ fn of_this_machine(answers: &mut Answers, dir: &Path) {
     answers.take("archive", &["archive", &path("moved"), "--to", &path("archive")]);
     answers.take("prune", &["prune", &path("archive"), "--keep", "1d"]);
     answers.take("doctor", &["doctor"]);
+    for code in ["launch_bound", "ring_full", "kernels"] {
+        answers.take("explain", &["explain", code]);
+    }
 }
 
 /// Folders of ranks: recorded here, and with findings.
@@ -142,6 +150,36 @@ fn of_rooflines(answers: &mut Answers, dir: &Path) {
     answers.take("roofline-calibration", &calibrate);
 }
 
+/// Documents of every command that shows one: recorded on a GPU, on a CPU, on several ranks.
+fn of_documents(answers: &mut Answers, dir: &Path) {
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_string();
+    let elsewhere = ["--out", &path("of-documents")];
+    let runs = ["decode", "host", "replays", "threads", "runs/a", "first", "made-ranks"];
+    for run in runs {
+        let document = answers.take_document(&[&["report", &path(run)], &elsewhere[..]].concat());
+        assert!(document["sections"].as_array().is_some_and(|list| !list.is_empty()), "{run}: {document}");
+    }
+    answers.take_document(&[&["report", &path("runs/a"), "--request", "2"], &elsewhere[..]].concat());
+    answers.take_document(&["analyze", &path("made-ranks")]);
+    answers.take_document(&["overview", &path("runs/a")]);
+    answers.take_document(&["compare", &path("decode"), &path("replays"), "--allow", "all"]);
+    answers.take_document(&["gate", &path("runs/b"), "--baseline", &path("baseline"), "--allow", "all"]);
+    answers.take_document(&["summary", &path("runs"), &path("decode"), &path("host")]);
+    answers.take_document(&["trend", "decode_step_ns", &path("runs")]);
+    answers.take_document(&[&["roofline", &path("decode")], &elsewhere[..]].concat());
+    answers.take_document(&["roofline", "config:llama-3-8b", "--gpu", "h100"]);
+    answers.take_document(&["roofline", "qwen2.5-7b", "--gpu", "T4,A100,MI300X"]);
+    answers.take_document(
+        &[&["roofline", "--calibrate", &path("decode"), &path("host"), &path("replays")], &elsewhere[..]].concat(),
+    );
+    // What stands after `--json` alone is no value of it.
+    answers.take_of("overview", candlescope().args(["overview", "--json", &path("runs/a")]));
+    answers.take_of("overview", candlescope().args(["overview", "--json=figures", &path("runs/a")]));
+    // Of a run `analyze` prints no document, and says where it is.
+    let refused = candlescope().args(["analyze", &path("decode"), "--json=document"]).output().unwrap();
+    assert!(!refused.status.success() && text(&refused.stderr).contains("candlescope report RUN --json=document"));
+}
+
 /// All of a model at once, with a prediction and without.
 fn of_everything(answers: &mut Answers, dir: &Path) {
     let path = |name: &str| dir.join(name).to_str().unwrap().to_string();
@@ -151,6 +189,7 @@ fn of_everything(answers: &mut Answers, dir: &Path) {
     assert!(answer["static"].is_null(), "{answer}");
     let answer = answers.take("analyze-full", &[&full[..], &[&path("predicted"), "--gpu", "EPYC-9654"]].concat());
     assert!(answer["static"].is_object(), "{answer}");
+    answers.take_document(&[&full[..], &[&path("full-document")]].concat());
     answers.take("roofline-run", &["roofline", &path("predicted/run"), "--out", &path("roofline-of-a-cpu")]);
 }
 
@@ -168,6 +207,7 @@ fn of_servers_and_journeys(answers: &mut Answers, dir: &Path) {
     let results = path("load/load_test_results.json");
     let beside = ["roofline", &results, "llama-3-8b", "--gpu", "H200", "--out", &path("load-beside-roofs")];
     let answer = answers.take("roofline-load", &beside);
+    answers.take_document(&beside);
     assert!(answer["load"][0]["tpot"]["predicted_ns"].is_object(), "{answer}");
     answers.take("journey", &["journey", &path("starts-a"), &path("starts-b"), "--out", &path("journey")]);
     let loads = [path("load"), path("load-at-a-rate") + "=100 requests/s"];
@@ -217,6 +257,7 @@ fn answers_are_what_their_schemas_say() {
     of_rooflines(&mut answers, dir.path());
     of_ranks(&mut answers, dir.path());
     of_exports(&mut answers, dir.path());
+    of_documents(&mut answers, dir.path());
     of_everything(&mut answers, dir.path());
     let quick = ["--quick", "--no-progress"];
     let model = ["--model", "embedded", "--out"];
@@ -224,6 +265,8 @@ fn answers_are_what_their_schemas_say() {
         answers.take("bench", &[&["bench", suite][..], &quick, &model, &[&path(suite)]].concat());
     }
     answers.take("bench-variants", &[&["bench", "variants"][..], &quick, &model, &[&path("variants")]].concat());
+    answers.take_document(&[&["bench", "latency"][..], &quick, &model, &[&path("document-of-latency")]].concat());
+    answers.take_document(&[&["bench", "variants"][..], &quick, &model, &[&path("document-of-variants")]].concat());
     // From six starts on there are intervals.
     let short = ["--batches", "1,2", "--prompt-tokens", "8", "--output-tokens", "4", "--time-limit", "1"];
     let starts = ["--processes", "6", "--no-progress"];
@@ -234,18 +277,24 @@ fn answers_are_what_their_schemas_say() {
         assert_eq!(interval.as_array().map(Vec::len), Some(2), "{answer}");
     }
     answers.take("compare-studies", &["compare", &path("starts-a"), &path("starts-b")]);
+    answers.take_document(&["compare", &path("starts-a"), &path("starts-b")]);
     answers.take("compare-studies", &["compare", &path("latency"), &path("suite")]);
     answers.take("bench-kernels", &[&["bench", "kernels", "--out", &path("kernels")][..], &quick].concat());
+    answers.take_document(&[&["bench", "kernels", "--out", &path("document-of-kernels")][..], &quick].concat());
     answers.take("bench-peaks", &[&["bench", "peaks", "--out", &path("peaks")][..], &quick].concat());
     answers.take("tune-batch", &[&["tune", "batch"][..], &quick, &model, &[&path("batch")]].concat());
+    answers.take_document(&[&["tune", "batch"][..], &quick, &model, &[&path("document-of-batches")]].concat());
     answers.take(
         "tune-threads",
         &["tune", "threads", "--model", "embedded", "--no-progress", "--out", &path("tuned-threads")],
     );
     let program = |name: &str| format!("{ROOT}/cli/tests/recorded/programs/{name}");
-    let server = prometheus([&[130.0][..], &[100.0, 101.0, 99.0, 100.5, 99.5, 100.0, 101.0]].concat());
-    answers.take("gate-prometheus", &["gate", "--prometheus", &server, "--windows", "7"]);
+    // One that is asked answers in order.
+    let server = || prometheus([&[130.0][..], &[100.0, 101.0, 99.0, 100.5, 99.5, 100.0, 101.0]].concat());
+    answers.take("gate-prometheus", &["gate", "--prometheus", &server(), "--windows", "7"]);
+    answers.take_document(&["gate", "--prometheus", &server(), "--windows", "7"]);
     answers.take("compare-programs", &["compare", &program("candle"), &program("torch")]);
+    answers.take_document(&["compare", &program("candle"), &program("torch")]);
     of_servers_and_journeys(&mut answers, dir.path());
     #[cfg(unix)]
     of_programs(&mut answers, dir.path());

@@ -128,7 +128,7 @@ fn a_study_of_variants_writes_its_files() {
     assert_eq!(read_closing(&study).unwrap(), None);
     let closing = closed(&host.borrow());
     study.update(|manifest| manifest.state = State::Done).unwrap();
-    let rows = write_variants(&study, &options, &records, Some(&closing), &["traces/a.json".into()]).unwrap();
+    let (rows, _) = write_variants(&study, &options, &records, Some(&closing), &["traces/a.json".into()]).unwrap();
 
     let of = |variant: Variant| rows.iter().find(|row| row.variant == variant).unwrap();
     let cached = of(Variant::KvCache).over_no_cache.as_ref().unwrap();

@@ -35,9 +35,9 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
 /// # Errors
 /// There is no such finding, or the changes cannot be read or simulated.
 pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promised, String> {
-    if let Some(code) = AdviceCode::ALL.iter().find(|code| code.as_str() == text) {
+    if let Some(code) = AdviceCode::named(text) {
         // Who names it takes it as it was found, on a disturbed machine, too: a neighbour is what `preempted` is about.
-        let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == *code);
+        let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == code);
         return of_findings(of_code).ok_or_else(|| {
             let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
             format!("the run has no finding `{text}`; it has {}", there.join(", "))

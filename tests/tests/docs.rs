@@ -250,7 +250,7 @@ const FINDINGS: &str = "\
 What holds a run back, what to change, and how much that would gain. `candlescope analyze RUN` prints them, and they are in
 the reports: the section *What to change* of `report.html` and `report.md`, the terminal's summary, `diagnosis` in
 `metrics.json`. The tables below are made from the code. Findings about the data themselves, such as lost records, are
-others: they are in the verdict ([reference.md](reference.md#findings)).
+others: they are in the verdict ([reference.md](reference.md#findings)). `candlescope explain CODE` says what either means.
 
 ```sh
 candlescope analyze runs/gpu               # ten findings, then the account of the GPU's time; --top 0 shows all
@@ -303,6 +303,11 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   count in no `together`.
 - **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
   `missing` (the second table), `reason`, `record`.
+- **Ranks beside each other** have findings of the same form: `straggler_rank`, `rank_imbalance`, `exposed_communication`,
+  `bus_bandwidth`. They are told of [several processes or threads as one run](fleet.md#several-processes-as-one-run), of eight
+  steps or more. Gains are shares of a step of the phase in which most time goes; their bounds are what steps differ by
+  (95 %) and what the ranks' clocks may be off in each collective. `place` has the `rank`; the query is asked of the folder,
+  or of the run whose threads they are.
 - Findings and abstentions of several runs stand in one list; each has its `run`.
 ";
 

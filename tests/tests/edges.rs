@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-reader", &["candlescope-schema"]),
     ("candlescope-sql", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
     ("candlescope-archive", &["candlescope-reader", "candlescope-schema", "candlescope-sql"]),
-    ("candlescope-ranks", &["candlescope-document", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
+    ("candlescope-ranks", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
     (
         "candlescope-trends",
         &[
@@ -50,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "candlescope-figures",
             "candlescope-findings",
             "candlescope-predict",
+            "candlescope-ranks",
             "candlescope-reader",
             "candlescope-schema",
             "candlescope-work",

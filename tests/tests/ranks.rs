@@ -5,7 +5,8 @@
 use candlescope::llm::{self, Tokens};
 use candlescope_core::{Annotation, Exporter as _, Ledger};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, RankCode, Ranks, Source, analyse};
+use candlescope_figures::advice::AdviceCode;
+use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, Ranks, Source, analyse};
 use candlescope_reader::ReadLimits;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -148,11 +149,11 @@ fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
     }
     assert!(slow.waiting_ns < 1.5e6, "{slow:?}");
     let first = &found.findings[0];
-    assert_eq!((first.code, first.rank), (RankCode::StragglerRank, Some(2)), "{:?}", found.findings);
+    assert_eq!((first.code, first.place.rank), (AdviceCode::StragglerRank, Some(2)), "{:?}", found.findings);
     // Without it a step takes 10 ms in place of 22.
-    assert!((0.4..0.65).contains(&first.gain.unwrap()), "{first:?}");
-    let exposed = found.findings.iter().find(|finding| finding.code == RankCode::ExposedCommunication).unwrap();
-    assert!((0.1..0.35).contains(&exposed.gain.unwrap()), "{exposed:?}");
+    assert!((0.4..0.65).contains(&first.gain.mid), "{first:?}");
+    let exposed = found.findings.iter().find(|finding| finding.code == AdviceCode::ExposedCommunication).unwrap();
+    assert!((0.1..0.35).contains(&exposed.figure("share").unwrap()), "{exposed:?}");
 
     // Another machine, whose clock is an hour ahead: found by what ends together, and taken off.
     const AHEAD: i64 = 3_600_000_000_000;
@@ -163,7 +164,7 @@ fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
     // Ranks 0 and 1 are never the last to come: their clocks may be off by as much as they wait.
     let bound = apart.clocks.bound_ns.unwrap();
     assert!(off < 3_000_000 && off <= bound && bound < 12_000_000, "{off} {:?}", apart.clocks);
-    assert_eq!((apart.findings[0].code, apart.findings[0].rank), (RankCode::StragglerRank, Some(2)));
+    assert_eq!((apart.findings[0].code, apart.findings[0].place.rank), (AdviceCode::StragglerRank, Some(2)));
 
     // A rank without a run.
     std::fs::remove_dir_all(dir.path().join("rank-1-there")).unwrap();
@@ -175,7 +176,7 @@ fn equal_ranks_are_told_nothing_of_a_straggler() {
     let dir = tempfile::tempdir().unwrap();
     run(dir.path(), &[6_000, 6_000]);
     let found = of(dir.path());
-    assert!(found.findings.iter().all(|finding| finding.code != RankCode::StragglerRank), "{:?}", found.findings);
+    assert!(found.findings.iter().all(|finding| finding.code != AdviceCode::StragglerRank), "{:?}", found.findings);
     assert!(found.ranks.iter().all(|rank| rank.waiting_ns < 0.25 * rank.step_ns), "{:?}", found.ranks);
     // A later start of the program in the same folder is what is read.
     let again = tempfile::tempdir().unwrap();
@@ -183,8 +184,12 @@ fn equal_ranks_are_told_nothing_of_a_straggler() {
     for rank in 0..2 {
         std::fs::rename(again.path().join(format!("rank-{rank}")), dir.path().join(format!("again-{rank}"))).unwrap();
     }
-    let last = of(dir.path());
-    assert!(last.ranks[0].step_ns < 0.8 * found.ranks[0].step_ns, "{last:?}");
+    let last = Ranks::open(dir.path(), &ReadLimits::default()).unwrap();
+    for rank in last.all() {
+        let folder = format!("again-{}", rank.manifest().rank);
+        let there = std::fs::read_to_string(dir.path().join(&folder).join("run.json")).unwrap();
+        assert!(there.contains(&rank.manifest().run_id), "{} is not that of {folder}", rank.manifest().run_id);
+    }
     // Two processes of one rank at the same time are no run.
     let text = std::fs::read_to_string(dir.path().join("again-1/run.json")).unwrap();
     std::fs::write(
@@ -236,6 +241,6 @@ fn threads_of_one_process_are_ranks_of_its_run() {
     // 6 ms of a step of some 11.
     assert!((5e6..9e6).contains(&fast.waiting_ns) && slow.waiting_ns < 1.5e6, "{fast:?} {slow:?}");
     assert!((1.9e6..4e6).contains(&slow.transfer_ns), "{slow:?}");
-    let straggler = found.findings.iter().find(|finding| finding.code == RankCode::StragglerRank);
-    assert_eq!(straggler.map(|finding| finding.rank), Some(Some(1)), "{:?}", found.findings);
+    let straggler = found.findings.iter().find(|finding| finding.code == AdviceCode::StragglerRank);
+    assert_eq!(straggler.map(|finding| finding.place.rank), Some(Some(1)), "{:?}", found.findings);
 }

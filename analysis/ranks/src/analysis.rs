@@ -21,9 +21,11 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     let hosts: Vec<&str> = ranks.all().iter().map(|rank| rank.manifest().host.as_str()).collect();
     let threads = ranks.all().iter().all(|rank| rank.thread().is_some());
     let clocks = Clocks::of(&hosts, threads, &places.matched);
-    // What ended on one rank before another had come was not one collective.
+    // What ended on one rank before another had come was not one collective, unless a clock's error makes it look so.
     let ahead = |rank: usize| clocks.ahead_ns[rank];
-    let slack = if source == Source::Host { 0 } else { 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64 };
+    let of_devices = if source == Source::Host { 0 } else { 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64 };
+    let of_processes = if clocks.by == AlignedBy::OneMachine { clocks.bound_ns.unwrap_or(0) } else { 0 };
+    let slack = of_devices.max(of_processes);
     let can_be = |all: &Vec<&SeenCollective>| {
         let last = all.iter().enumerate().map(|(rank, seen)| seen.start - ahead(rank)).max().unwrap_or(0);
         let first = all.iter().enumerate().map(|(rank, seen)| seen.end - ahead(rank)).min().unwrap_or(0);

@@ -2,10 +2,13 @@
 
 use super::clocks::Clocks;
 use super::collective::CollectiveKind;
-use super::rank_finding::RankFinding;
 use super::reading::Source;
+use candlescope_figures::advice::Advice;
 use candlescope_schema::run::Finding;
 use serde::Serialize;
+
+/// Fewest steps to judge.
+pub(crate) const LEAST_STEPS: usize = 8;
 
 /// One rank beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,12 +85,20 @@ pub struct RankAnalysis {
     pub collectives: Vec<CollectiveSum>,
     /// Steps in which ranks have different collectives, or such as cannot be one: they are not judged.
     pub odd_steps: usize,
-    /// What ranks lose to each other, the largest first.
-    pub findings: Vec<RankFinding>,
+    /// What ranks lose to each other, the largest gain first. In JSON `candlescope_report::ranks` adds them with their words.
+    #[serde(skip)]
+    pub findings: Vec<Advice>,
     /// What is wrong with the files; of threads of one run once.
     pub damage: Vec<Finding>,
     /// Runs in the folder that cannot be read, each with the reason.
     pub unreadable: Vec<String>,
+}
+
+impl RankAnalysis {
+    /// Whether there are too few steps to judge ranks by.
+    pub fn has_too_few_steps(&self) -> bool {
+        self.steps < LEAST_STEPS
+    }
 }
 
 /// Times of a judged step on each rank.

@@ -3,7 +3,7 @@
 //! Each process writes by itself; threads of one process that compute on a device each can be ranks as well
 //! ([`Ranks::of_threads`]). Here they are found ([`Ranks::open`]), their clocks are held together, and what they do
 //! with each other is told ([`analyse`]): which rank the others wait for, how much of the time in collectives is waiting and
-//! how much is transfer, what is not hidden behind computing, and what the link carries.
+//! how much is transfer, what is not hidden behind computing, and what the link carries. `candlescope_report` words and shows it.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -14,12 +14,10 @@ mod facts;
 mod link;
 mod open;
 mod rank;
-mod rank_finding;
 mod ranks_error;
 mod ranks_of_run;
 mod reading;
 mod rules;
-mod show;
 
 pub use analysis::analyse;
 pub use clocks::{AlignedBy, Clocks};
@@ -27,8 +25,6 @@ pub use collective::CollectiveKind;
 pub use facts::{CollectiveSum, RankAnalysis, RankFacts};
 pub use open::Ranks;
 pub use rank::Rank;
-pub use rank_finding::{RankCode, RankFinding};
 pub use ranks_error::RanksError;
 pub use ranks_of_run::RanksOfRun;
 pub use reading::Source;
-pub use show::{document, page, text};

@@ -2,8 +2,6 @@
 //! has all of it.
 
 pub use super::full_front::Front;
-use candlescope_document::html;
-use candlescope_document::markdown::draw;
 use candlescope_document::{Block, Document, Forms, Section};
 
 /// A part of the report.
@@ -25,17 +23,8 @@ impl Part {
     }
 }
 
-/// The text of `report.md`: sentences, changes and parts, without the charts.
-pub fn markdown(title: &str, front: &Front, parts: &[Part]) -> String {
-    draw(&document(title, front, parts))
-}
-
-/// `report.html`, without anything from outside.
-pub fn page(title: &str, front: &Front, parts: &[Part]) -> String {
-    html::page(&document(title, front, parts))
-}
-
-fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
+/// What `report.md` and `report.html` show: sentences, changes and parts; the charts are not in Markdown.
+pub fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
     let more = match front.more {
         0 => String::new(),
         more => format!("{more} more are below, with what each rests on."),
@@ -55,14 +44,14 @@ fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
         "Roofline",
         "Large: phases. Small: operators. Lines: what the device allows. A point above a roof is invalid, and shown where it is.",
     )
-    .only(Forms::PAGE)
+    .only(Forms::PAGE.and(Forms::JSON))
     .picture(front.roofline.clone());
     let flame = Section::new(
         "flame",
         "Flame graph",
         "Width is self time over the whole run, in nanoseconds. Click a frame to zoom, search at the top right.",
     )
-    .only(Forms::PAGE)
+    .only(Forms::PAGE.and(Forms::JSON))
     .with(Block::Frames(front.flame.clone().into_iter().collect()));
     let parts = parts.iter().zip(1..).map(|(part, nth)| {
         let text = Block::Folded("As a terminal shows it".to_string(), Box::new(Block::Fixed(part.text.clone())));
@@ -83,15 +72,16 @@ fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_document::{html, markdown};
 
     #[test]
     fn names_cannot_break_out() {
         let parts = [Part::new("What?", "```\n<b>&", &["a.json"])];
         let front = Front { changes: vec!["Change `a<b`.".to_string()], ..Front::default() };
-        let text = markdown("one\ntwo", &front, &parts);
+        let text = markdown::draw(&document("one\ntwo", &front, &parts));
         assert!(text.starts_with("# one two\n") && text.contains("````text\n```\n<b>&\n````"), "{text}");
         assert!(text.contains("[a.json](a.json)"), "{text}");
-        let page = page("<script>", &front, &parts);
+        let page = html::page(&document("<script>", &front, &parts));
         assert!(page.contains("Change <code>a&lt;b</code>."), "{page}");
         assert!(
             page.contains("&lt;b&gt;&amp;")

@@ -4,8 +4,8 @@ use super::charts::flame;
 use super::conclusion;
 use super::plain_changes::{changes, count_of};
 use super::report::stakeholder::{limits, work};
-use candlescope_document::Frame;
 use candlescope_document::text::sentence;
+use candlescope_document::{Frame, Picture};
 use candlescope_figures::Analysis;
 
 /// Changes that are listed; the run's own report has all.
@@ -19,7 +19,7 @@ pub struct Front {
     /// What to change, the largest gain first.
     pub(super) changes: Vec<String>,
     pub(super) more: usize,
-    pub(super) roofline: Option<String>,
+    pub(super) roofline: Option<Picture>,
     pub(super) flame: Option<Frame>,
 }
 
@@ -45,7 +45,7 @@ impl Front {
 
     /// What was predicted, in a sentence before the last one, and the chart.
     #[must_use]
-    pub fn predicted(mut self, text: Option<String>, chart: Option<String>) -> Self {
+    pub fn predicted(mut self, text: Option<String>, chart: Option<Picture>) -> Self {
         let last = self.sentences.len().saturating_sub(1);
         if let Some(text) = text {
             // It says how near to the device it comes, so the sentence about peaks is not needed.

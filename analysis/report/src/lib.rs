@@ -30,6 +30,7 @@ pub mod overview;
 mod peak_columns;
 mod plain_changes;
 mod plain_paths;
+pub mod ranks;
 mod report;
 mod request;
 pub mod roofline;

@@ -26,11 +26,13 @@ impl Default for TerminalOptions {
 
 /// Every section that a terminal shows, below facts and verdict, with as many rows as `options` say.
 pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
-    drawn(report::document(analysis, options.tree, options.operators), options)
+    drawn(&mut report::document(analysis, options.tree, options.operators), options)
 }
 
 /// A run's document on a terminal, where its verdict stands for the conclusion.
-pub(crate) fn drawn(document: Document, options: &TerminalOptions) -> String {
-    let document = Document { conclusion: String::new(), ..document };
-    draw(&document, Layout { width: options.width, color: options.color })
+pub(crate) fn drawn(document: &mut Document, options: &TerminalOptions) -> String {
+    let conclusion = std::mem::take(&mut document.conclusion);
+    let text = draw(document, Layout { width: options.width, color: options.color });
+    document.conclusion = conclusion;
+    text
 }

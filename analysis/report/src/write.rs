@@ -3,6 +3,7 @@
 use crate::report::document;
 use crate::terminal::TerminalOptions;
 use crate::{inputs, json, markdown, terminal};
+use candlescope_document::Document;
 use candlescope_figures::nsys::Profile;
 use candlescope_figures::{KernelsByPath, Price};
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
@@ -53,6 +54,8 @@ pub struct ReportOutput {
     pub summary: String,
     /// The content of `metrics.json`.
     pub metrics: Value,
+    /// What `report.html` and the other forms show: `candlescope_document` draws it.
+    pub document: Document,
     /// Whether the data can be trusted.
     pub verdict: Verdict,
     /// The files written, as [`write_report`] lists them.
@@ -88,7 +91,7 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     analysis.price = options.price.or(analysis.price);
     let out = options.out.as_deref().unwrap_or(run.dir());
     let metrics = json::metrics(&analysis);
-    let document = document(&analysis, options.terminal.tree, options.terminal.operators);
+    let mut document = document(&analysis, options.terminal.tree, options.terminal.operators);
     let contents = [
         ("report.html", candlescope_document::html::page(&document)),
         ("report.md", candlescope_document::markdown::draw(&document)),
@@ -101,8 +104,9 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     ];
     let files = write_files(out, contents)?;
     Ok(ReportOutput {
-        summary: terminal::drawn(document, &options.terminal),
+        summary: terminal::drawn(&mut document, &options.terminal),
         metrics,
+        document,
         verdict: analysis.verdict,
         files,
     })

@@ -189,15 +189,7 @@ fn a_parent_with_less_gpu_time_than_its_children_is_seen() {
 }
 
 fn activity(start: i64, end: i64, launch: Option<i64>, delay: u64, is_kernel: bool) -> Activity {
-    Activity {
-        start_ns: T0 + start,
-        end_ns: T0 + end,
-        ready_ns: launch.map(|at| T0 + at),
-        queue_delay_ns: Some(delay),
-        stream: 7,
-        path: None,
-        is_kernel,
-    }
+    Activity::new(T0 + start, T0 + end, 7, is_kernel).launched(launch.map(|at| T0 + at), Some(delay))
 }
 
 /// Busy 1000–4000, 5000–6000, 6500–7000, 9000–9500: 5000 of 8500.
@@ -387,7 +379,7 @@ proptest! {
     fn no_time_makes_it_panic(list in prop::collection::vec((any::<i64>(), any::<i64>(), prop::option::of(any::<i64>())), 0..12)) {
         let activities: Vec<Activity> = list
             .iter()
-            .map(|&(start_ns, end_ns, ready_ns)| Activity { start_ns, end_ns, ready_ns, queue_delay_ns: None, stream: 0, path: None, is_kernel: true })
+            .map(|&(start_ns, end_ns, ready_ns)| Activity::new(start_ns, end_ns, 0, true).launched(ready_ns, None))
             .collect();
         let windows = merged_but_touching(list.iter().map(|&(start, end, _)| (start.wrapping_sub(9), end)));
         let o = Occupancy::within(&blocks(&activities), &windows, 1);

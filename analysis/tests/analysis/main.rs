@@ -10,6 +10,7 @@ mod damage;
 mod energy;
 mod findings;
 mod fixtures;
+mod four_forms;
 mod gpu;
 mod host_time;
 mod hostile;

@@ -12,5 +12,5 @@ mod series;
 pub use figure::{FIGURES, Figure};
 pub use headline::{By, Headline, Headlines, UNKNOWN, headlines};
 pub use open_metrics::{metrics, open_metrics};
-pub use page::{page, text, text_of};
+pub use page::{document, document_of, text, text_of};
 pub use series::{Change, DayPoint, Group, Summary, Trend, summarise};

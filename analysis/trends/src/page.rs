@@ -4,16 +4,24 @@ use super::series::{Change, DAY_NS, DayPoint, Group, LEAST, Summary, Trend};
 use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::text::code;
-use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, missing, words};
+use candlescope_document::{
+    Cell, Document, Fact, Picture, Plot, PlotLine, PlotPoint, Row, Section, Table, cell, column, missing, of_several,
+    words,
+};
 use candlescope_schema::numbers::{day, percent};
 
 /// A summary as text.
 pub fn text(summary: &Summary, color: bool) -> String {
-    draw(&document(summary), layout(color))
+    draw(&shared(summary), layout(color))
 }
 
 /// One figure over time as text: a row a day.
 pub fn text_of(summary: &Summary, color: bool) -> String {
+    draw(&document_of(summary), layout(color))
+}
+
+/// One figure over time: a row a day.
+pub fn document_of(summary: &Summary) -> Document {
     let mut document = head(summary);
     for (at, group) in summary.groups.iter().enumerate() {
         let mut section = Section::new(format!("group-{at}"), title(group), String::new());
@@ -22,23 +30,23 @@ pub fn text_of(summary: &Summary, color: bool) -> String {
         }
         document.sections.push(section);
     }
-    draw(&document, layout(color))
+    document
 }
 
-/// A summary as a page, with a chart of each figure.
-pub fn page(summary: &Summary) -> String {
-    let mut document = document(summary);
+/// What the page of a summary shows, with a chart of each figure.
+pub fn document(summary: &Summary) -> Document {
+    let mut document = shared(summary);
     for (section, group) in document.sections.iter_mut().zip(&summary.groups) {
         for trend in group.trends.iter().filter(|trend| trend.days.len() > 1) {
             let part = Section::new(format!("{}-{}", section.id, trend.figure.name), trend.figure.title, String::new());
-            section.parts.push(part.nav("").picture(chart(trend).svg()).with(days_of(trend)));
+            section.parts.push(part.nav("").picture(picture(trend)).with(days_of(trend)));
         }
     }
     let told = summary.left_out.iter().map(|of| format!("{}: {}", code(&of.run), of.why));
     document
         .sections
         .push(Section::new("left-out", "Left out", "Runs that are in no figure here.").list(told.collect()));
-    html::page(&document)
+    document
 }
 
 fn layout(color: bool) -> Layout {
@@ -72,7 +80,8 @@ fn head(summary: &Summary) -> Document {
     }
 }
 
-fn document(summary: &Summary) -> Document {
+/// What text and page show.
+fn shared(summary: &Summary) -> Document {
     let mut document = head(summary);
     document.sections.extend(summary.groups.iter().enumerate().map(|(at, group)| section(at, group)));
     document
@@ -132,7 +141,7 @@ fn findings(group: &Group) -> Option<Table> {
     }
     let share = |side: usize, n: usize| match group.analysed[side] {
         0 => missing(),
-        all => cell(format!("{n} of {all}"), n as f64 / all as f64),
+        all => of_several(format!("{n} of {all}"), n as f64, n as f64 / all as f64),
     };
     let changed = group.analysed[0] > 0;
     let mut columns = Vec::new();
@@ -209,6 +218,21 @@ fn chart(trend: &Trend) -> Chart {
         x_label: Some(|number| day((number as i64).saturating_mul(DAY_NS))),
         lines,
     }
+}
+
+/// The chart of a figure; `None` if there is nothing to draw.
+fn picture(trend: &Trend) -> Option<Picture> {
+    let chart = chart(trend);
+    let svg = chart.svg()?;
+    let name = |x: f64| chart.x_label.map_or_else(String::new, |label| label(x));
+    let point = |p: &Point| PlotPoint { name: name(p.x), x: p.x, y: p.y, spread: p.spread };
+    let lines = chart.lines.iter().map(|line| PlotLine {
+        name: line.name.clone(),
+        connected: line.connected,
+        points: line.points.iter().map(point).collect(),
+    });
+    let lines = lines.collect();
+    Some(Picture::new(svg, Plot { title: chart.title, x: chart.x, y: chart.y, log: chart.log, lines }))
 }
 
 fn told(change: &Change, trend: &Trend) -> String {

@@ -1,6 +1,7 @@
 //! Arguments that benchmarks of models share.
 
 use crate::device;
+use crate::json_arg::JsonArg;
 use anyhow::Result;
 use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::study::Manifest;
@@ -121,9 +122,8 @@ pub(crate) struct CommonArgs {
     /// Go on with the study in --out STUDY, which was begun with the same options
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Print baseline_metrics.json on standard output instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
     /// No progress bar, and where there is no terminal no lines of progress
     #[arg(long)]
     pub(crate) no_progress: bool,

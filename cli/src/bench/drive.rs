@@ -4,6 +4,7 @@ use super::common_args::CommonArgs;
 use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_document::Document;
 use candlescope_lab::method::{Cancel, Ended, StopReason};
 use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, told_once};
 use candlescope_lab::suites::{cost_lines, lines, write_results};
@@ -18,8 +19,8 @@ pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
         ended => Ok(ended),
     };
     let tell = |study: &Study, records: &Records, _| {
-        let (summaries, _) = write_results(study, records)?;
-        show(study, &summaries, args)?;
+        let (summaries, document) = write_results(study, records)?;
+        show(study, &summaries, document, args)?;
         Ok(summaries)
     };
     measure(plan, args, all, tell, |summaries| verdict(summaries))
@@ -166,7 +167,7 @@ fn one_round(
     command.args(["--process", &process.to_string(), "--first", &first.to_string(), "--round", &round.to_string()]);
     command.args(["--since-ms", &since.as_millis().to_string()]);
     command.args(recorded.then_some("--recorded"));
-    command.args((args.no_progress || args.json).then_some("--no-progress"));
+    command.args((args.no_progress || args.json.is_json()).then_some("--no-progress"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot start {} again to measure", program.display()))?;
     let (status, text) = wait(child, cancel)?;
@@ -214,12 +215,13 @@ fn interrupt(child: &Child) {
 #[cfg(not(unix))]
 fn interrupt(_: &Child) {}
 
-fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<()> {
+fn show(study: &Study, summaries: &[CaseSummary], document: Document, args: &CommonArgs) -> Result<()> {
     let dir = study.dir();
-    if args.json {
+    if args.json.is_json() {
         let text = candlescope_core::files::read_text_limited(&dir.join("baseline_metrics.json"), 64 << 20)?;
         let metrics: Value = serde_json::from_str(&text)?;
-        return say(&serde_json::json!({ "study": dir, "metrics": metrics }).to_string());
+        let figures = serde_json::json!({ "study": dir, "metrics": metrics });
+        return args.json.say(&figures, || document).map(drop);
     }
     for text in told_once(&study.manifest().disturbances) {
         note(&format!("warning: {text}"));

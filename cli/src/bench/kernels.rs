@@ -4,10 +4,12 @@ use super::environment::environment;
 use super::operations::{
     begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, state, study, surroundings, watch,
 };
+use crate::json_arg::JsonArg;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::run::option_key;
+use candlescope_document::Document;
 use candlescope_lab::kernels::{
     Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
 };
@@ -97,9 +99,8 @@ pub(crate) struct KernelsArgs {
     /// Show kernels and their sizes, and measure nothing
     #[arg(long)]
     list: bool,
-    /// Print one machine-readable object on standard output instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArg,
     /// No progress bar
     #[arg(long)]
     no_progress: bool,
@@ -121,7 +122,8 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(out.join("runs"));
     let mut study = study(&out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
 
-    let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
+    let (cancel, progress) =
+        (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json.is_json()));
     tell_length(args, cases.len(), &method);
     let before = study.records()?;
     let process = before.next_process();
@@ -141,8 +143,8 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     end(&mut study, process)?;
     let records = study.finish(state(ended.as_ref().ok().copied()))?;
     let table = table(&cases, &options, &study, &records, &roof);
-    write(&study, &table)?;
-    show(args, &study, &cases, &table)?;
+    let document = write(&study, &table)?;
+    show(args, &study, &cases, &table, document)?;
     Ok(match ended.map_err(|error| anyhow!(error))? {
         Ended::Done => 0,
         Ended::Cancelled => interrupted(&out),
@@ -152,7 +154,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
 /// Says how long it may take, while there is time to ask for less.
 fn tell_length(args: &KernelsArgs, cases: usize, method: &Method) {
     let most = method.time_limit.as_secs_f64() * cases as f64;
-    if method.runs.is_some() || most < LONG || args.no_progress || args.json {
+    if method.runs.is_some() || most < LONG || args.no_progress || args.json.is_json() {
         return;
     }
     note(&format!(
@@ -239,10 +241,10 @@ fn model_of(args: &KernelsArgs) -> Option<String> {
     Some(option_key::MODEL.of(&run.manifest()?.options)?.to_string())
 }
 
-fn show(args: &KernelsArgs, study: &Study, cases: &[KernelCase], table: &Table) -> Result<()> {
+fn show(args: &KernelsArgs, study: &Study, cases: &[KernelCase], table: &Table, document: Document) -> Result<()> {
     let (rows, out) = (table.json(), study.dir());
-    if args.json {
-        return say(&json!({ "study": out, "rows": rows }).to_string());
+    if args.json.say(&json!({ "study": out, "rows": rows }), || document)? {
+        return Ok(());
     }
     for (case, row) in cases.iter().zip(&rows) {
         // One that an interrupt came before has neither a figure nor a reason of its own.

@@ -7,6 +7,7 @@ use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail, ensure};
 use candlescope_core::files::write_whole;
+use candlescope_document::Document;
 use candlescope_exporters::chrome;
 use candlescope_lab::method::Ended;
 use candlescope_lab::study::{Manifest, Records, Study, summaries, told_once};
@@ -32,12 +33,12 @@ pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
         let closing =
             read_closing(study).context("the study's quality_results.json is damaged: remove it and --resume")?;
         let traces = traces(study, &options, records)?;
-        let rows = write_variants(study, &options, records, closing.as_ref(), &traces)?;
+        let (rows, document) = write_variants(study, &options, records, closing.as_ref(), &traces)?;
         let files = study.dir().join(FILES);
         if ended == Some(Ended::Done) && files.is_dir() {
             let _ = std::fs::remove_dir_all(files);
         }
-        show(study, &rows, closing.as_ref(), common)?;
+        show(study, &rows, document, closing.as_ref(), common)?;
         Ok((rows, closing))
     };
     measure(&plan, common, all, tell, |(rows, closing)| verdict(rows, closing.as_ref()))
@@ -151,11 +152,17 @@ fn traces(study: &Study, options: &VariantOptions, records: &Records) -> Result<
     Ok(written)
 }
 
-fn show(study: &Study, rows: &[VariantRow], closing: Option<&VariantsSummary>, common: &CommonArgs) -> Result<()> {
+fn show(
+    study: &Study,
+    rows: &[VariantRow],
+    document: Document,
+    closing: Option<&VariantsSummary>,
+    common: &CommonArgs,
+) -> Result<()> {
     let dir = study.dir();
-    if common.json {
-        let all: Vec<Value> = rows.iter().map(object).collect();
-        return say(&json!({ "study": dir, "variants": all }).to_string());
+    let all: Vec<Value> = rows.iter().map(object).collect();
+    if common.json.say(&json!({ "study": dir, "variants": all }), || document)? {
+        return Ok(());
     }
     for text in told_once(&study.manifest().disturbances) {
         note(&format!("warning: {text}"));

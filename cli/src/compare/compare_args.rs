@@ -1,5 +1,6 @@
 //! Arguments of `compare` and `gate`.
 
+use crate::json_arg::JsonArg;
 use candlescope_compare::{ALLOWABLE, CompareOptions};
 use clap::Args;
 use std::path::PathBuf;
@@ -54,9 +55,8 @@ pub(crate) struct Judging {
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     pub(super) limits: Vec<String>,
-    /// Print one machine-readable object on standard output instead of text
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) json: JsonArg,
 }
 
 impl Judging {

@@ -1,15 +1,14 @@
 //! `candlescope gate --prometheus`: a live server beside its own past.
 
 use super::compare_args::{Judging, LiveArgs};
-use super::printed::{colour, print};
+use super::printed::{colour, told};
 use crate::durations::time;
-use crate::output::say;
 use anyhow::{Context, Result, anyhow};
 use candlescope_compare::{LEAST_VALUES, Outcome, ServerWindows, Window, Windowed, WindowsComparison, compare_windows};
 use candlescope_core::HostNs;
 use candlescope_core::numbers::utc;
 use candlescope_monitor::{Against, FigureWindows, ServerReading, Span, SpanValues, WindowOptions, read_windows};
-use candlescope_report::compare::text_of_windows;
+use candlescope_report::compare::{document_of_windows, text_of_windows};
 use serde::Serialize;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -51,11 +50,10 @@ impl From<&Span> for JsonSpan {
 pub(super) fn gated(args: &LiveArgs, judging: &Judging) -> Result<u8> {
     let reading = read_windows(&options(args)?, HostNs::now().0.div_euclid(SECOND_NS), LEAST_VALUES)?;
     let comparison = compare_windows(&server(&reading), args.any_traffic, &judging.options());
-    if judging.json {
-        print(&object(&reading, args, &comparison))?;
-    } else {
-        say(text_of_windows(&comparison, &facts(&reading, args), colour()).trim_end())?;
-    }
+    let facts = facts(&reading, args);
+    let document = || document_of_windows(&comparison, &facts);
+    let text = || text_of_windows(&comparison, &facts, colour());
+    told(judging, &object(&reading, args, &comparison), document, text)?;
     Ok(comparison.outcome.exit_code())
 }
 

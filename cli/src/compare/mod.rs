@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use candlescope_compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_core::HostNs;
 use candlescope_core::numbers::{count, day, duration, percent, utc};
+use candlescope_document::{Section, html};
 use candlescope_lab::compare::{
     CompareFailed, GateResult, PairOptions, PairsEnded, Target, cases_of, gate, read_runs, save, take_pairs,
 };
@@ -24,7 +25,7 @@ use candlescope_lab::method::Cancel;
 use candlescope_reader::ReadLimits;
 use candlescope_report::compare as render;
 use compare_args::Judging;
-use printed::{colour, page, print, write};
+use printed::{colour, told, write};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,7 +90,7 @@ fn in_turns(commands: &[String], args: &CompareArgs, limits: ReadLimits) -> Resu
     if let Err(error) = on_interrupt(Duration::from_secs(1), move || flag.cancel()) {
         note(&format!("warning: an interrupt will end the comparison without its result: {error}"));
     }
-    let progress = Progress::new(!args.no_progress && !args.judging.json);
+    let progress = Progress::new(!args.no_progress && !args.judging.json.is_json());
     let taken = take_pairs((a, b), &options, &cancel, |taken| {
         progress.wait(&format!("{} of at most {} pairs", taken.pairs, taken.most));
     });
@@ -99,10 +100,10 @@ fn in_turns(commands: &[String], args: &CompareArgs, limits: ReadLimits) -> Resu
         note("interrupted before the first pair");
         return Ok(Outcome::Undecided.exit_code());
     };
-    write(&out.join("compare.html"), render::page(&comparison).as_bytes())?;
+    write(&out.join("compare.html"), html::page(&render::document(&comparison)).as_bytes())?;
     write(&out.join("compare.json"), serde_json::to_string_pretty(&comparison)?.as_bytes())?;
     let status = shown(&comparison, &args.judging)?;
-    if !args.judging.json {
+    if !args.judging.json.is_json() {
         let pairs = count(taken.pairs as u64);
         let why = match taken.ended {
             PairsEnded::Decided => "which decided it".to_string(),
@@ -147,6 +148,9 @@ fn gated(args: &GateArgs) -> Result<u8> {
     warn(side.runs.iter().flat_map(|run| &run.noticed));
     let options = args.judging.options();
     match (&args.save, &args.baseline) {
+        (Some(_), _) if args.judging.json.is_document() => {
+            bail!("--json=document is of a comparison: with --save leave out `=document`")
+        }
         (Some(dir), _) => saved(&save(&side, dir, &options)?, &side, args),
         (None, Some(dir)) => shown_gate(&gate(&side, dir, &options)?, &args.judging),
         (None, None) => bail!("say which baseline: --baseline DIR, or --save DIR to make one"),
@@ -155,7 +159,7 @@ fn gated(args: &GateArgs) -> Result<u8> {
 
 fn saved(file: &Path, side: &Side, args: &GateArgs) -> Result<u8> {
     let runs = side.runs.len();
-    if args.judging.json {
+    if args.judging.json.is_json() {
         say(&json!({ "schema": 1, "saved": file, "runs": runs }).to_string())?;
         return Ok(0);
     }
@@ -184,27 +188,34 @@ fn shown_gate(result: &GateResult, judging: &Judging) -> Result<u8> {
         (None, Some(reason)) => note(&format!("warning: the history lacks this entry: {reason}")),
         (None, None) => {}
     }
-    page(judging, || render::page(&result.comparison))?;
-    if judging.json {
-        print(result)?;
-        return Ok(result.outcome.exit_code());
-    }
-    say(render::text(&result.comparison, colour()).trim_end())?;
+    let history = history(result);
+    let document = || {
+        let mut document = render::document(&result.comparison);
+        document.sections.push(Section::new("history", "History", "").list(history.clone()));
+        document
+    };
+    let text = || format!("{}\n\n{}", render::text(&result.comparison, colour()).trim_end(), history.join("\n"));
+    told(judging, result, document, text)?;
+    Ok(result.outcome.exit_code())
+}
+
+/// What is known of days before, a sentence each.
+fn history(result: &GateResult) -> Vec<String> {
     let since = utc(result.saved_ns);
     let days = if result.days == 1 { "1 day".to_string() } else { format!("{} days", count(result.days as u64)) };
-    say(&format!("\nHistory: {} since the baseline was saved ({since}), {days}.", entries(result.history)))?;
-    for shift in &result.shifts {
-        let runs = shift.runs.join(", ");
-        say(&format!(
-            "It changed its level by {}{} ({} to {} a step) with {runs} on {}.",
+    let known = format!("History: {} since the baseline was saved ({since}), {days}.", entries(result.history));
+    let shifts = result.shifts.iter().map(|shift| {
+        format!(
+            "It changed its level by {}{} ({} to {} a step) with {} on {}.",
             if shift.change < 0.0 { "−" } else { "+" },
             percent(shift.change.abs()),
             duration(shift.before_ns),
             duration(shift.after_ns),
+            shift.runs.join(", "),
             utc(shift.time_ns)
-        ))?;
-    }
-    Ok(result.outcome.exit_code())
+        )
+    });
+    [known].into_iter().chain(shifts).collect()
 }
 
 fn entries(n: usize) -> String {
@@ -212,19 +223,12 @@ fn entries(n: usize) -> String {
 }
 
 fn shown(comparison: &Comparison, judging: &Judging) -> Result<u8> {
-    page(judging, || render::page(comparison))?;
-    match judging.json {
-        true => print(comparison)?,
-        false => say(render::text(comparison, colour()).trim_end())?,
-    }
+    told(judging, comparison, || render::document(comparison), || render::text(comparison, colour()))?;
     Ok(comparison.outcome.exit_code())
 }
 
 fn shown_cases(comparison: &CasesComparison, judging: &Judging) -> Result<u8> {
-    page(judging, || render::page_of_cases(comparison))?;
-    match judging.json {
-        true => print(comparison)?,
-        false => say(render::text_of_cases(comparison, colour()).trim_end())?,
-    }
+    let document = || render::document_of_cases(comparison);
+    told(judging, comparison, document, || render::text_of_cases(comparison, colour()))?;
     Ok(comparison.outcome.exit_code())
 }

@@ -4,6 +4,7 @@ use super::compare_args::Judging;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope_core::files::write_whole;
+use candlescope_document::{Document, html};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -13,16 +14,19 @@ pub(super) fn colour() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// One machine-readable object.
-pub(super) fn print(object: &impl Serialize) -> Result<()> {
-    say(&serde_json::to_string(object)?)
-}
-
-/// The page, where somebody wants one.
-pub(super) fn page(judging: &Judging, page: impl FnOnce() -> String) -> Result<()> {
-    match &judging.html {
-        Some(file) => write(file, page().as_bytes()),
-        None => Ok(()),
+/// The page, where somebody wants one; then the JSON that was asked for, or text.
+pub(super) fn told(
+    judging: &Judging,
+    object: &impl Serialize,
+    document: impl Fn() -> Document,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    if let Some(file) = &judging.html {
+        write(file, html::page(&document()).as_bytes())?;
+    }
+    match judging.json.say(object, document)? {
+        true => Ok(()),
+        false => say(text().trim_end()),
     }
 }
 

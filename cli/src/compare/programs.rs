@@ -1,8 +1,7 @@
 //! Two programs side by side, of which one may not link candlescope.
 
 use super::compare_args::CompareArgs;
-use super::printed::{colour, page, print};
-use crate::output::say;
+use super::printed::{colour, told};
 use crate::warnings::warn;
 use anyhow::{Result, bail};
 use candlescope_compare::{Program, Programs};
@@ -34,11 +33,8 @@ pub(super) fn compared(
     let (program_a, program_b) = (program(&name_a, &one)?, program(&name_b, &other)?);
     warn(program_a.noticed.iter().chain(&program_b.noticed));
     let programs = Programs::of(program_a, program_b, &args.judging.options())?;
-    page(&args.judging, || render::page_of_programs(&programs))?;
-    match args.judging.json {
-        true => print(&programs)?,
-        false => say(render::text_of_programs(&programs, colour()).trim_end())?,
-    }
+    let document = || render::document_of_programs(&programs);
+    told(&args.judging, &programs, document, || render::text_of_programs(&programs, colour()))?;
     Ok(Some(0))
 }
 

@@ -53,7 +53,7 @@ fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
                 trace.batch(&own, out)
             })?;
             findings.extend(found);
-            traces.into_iter().try_for_each(|(trace, _)| trace.end(out))?;
+            traces.into_iter().try_for_each(|(trace, _)| trace.end(out).map(drop))?;
         }
         Ok(())
     });
@@ -94,7 +94,7 @@ fn one_each(_: &ExportArgs, _: &Ranks) -> Result<()> {
 #[cfg(feature = "kineto")]
 fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     use super::export_file::{refuse_unless, without_stacks};
-    use candlescope_exporters::kineto::KinetoProfile;
+    use candlescope_exporters::kineto::KinetoTrace;
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
     let (mut files, mut kernels, mut findings) = (Vec::new(), 0, Vec::new());
@@ -118,12 +118,12 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
             // A rank whose clock is ahead counts from as much later.
             manifest.started_ns = origin + ahead;
             own_files.push(dir.join(format!("rank{}.json", manifest.rank)));
-            profiles.push(KinetoProfile::new(&manifest));
+            profiles.push(KinetoTrace::new(&manifest));
         }
         let written = write_all_whole(&own_files, Vec::new(), |outs| {
             let found = of_run.read(without_stacks, |place, own| profiles[place].batch(&own, outs[place]))?;
             for (profile, out) in profiles.into_iter().zip(outs) {
-                kernels += profile.end(*out)?.kernels;
+                kernels += profile.end(*out)?.written().kernels;
             }
             Ok(found)
         });

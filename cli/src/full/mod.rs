@@ -2,6 +2,7 @@
 
 mod whole;
 
+use crate::json_arg::JsonArg;
 use candlescope_findings::AnalyzeOptions;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -64,5 +65,5 @@ pub(crate) struct Shown<'a> {
     pub(crate) peaks: Option<&'a Path>,
     pub(crate) top: usize,
     pub(crate) limits: &'a [String],
-    pub(crate) json: bool,
+    pub(crate) json: JsonArg,
 }

@@ -11,11 +11,12 @@ use crate::profile::{Recorded, lost, record};
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_text_limited, write_whole};
+use candlescope_document::{Document, html, markdown};
 use candlescope_findings::{Analyzed, analyze};
 use candlescope_predict::roofline::{Measured, Thresholds};
 use candlescope_reader::Run;
 use candlescope_report::advice;
-use candlescope_report::full::{Front, Part, markdown, page};
+use candlescope_report::full::{Front, Part, document};
 use candlescope_report::roofline as render;
 use candlescope_report::{ReportOptions, ReportOutput, write_report};
 use candlescope_work::devices::{Device, known_device, peaks_device};
@@ -42,20 +43,18 @@ pub(crate) fn run(args: &FullArgs, model: &str, shown: &Shown<'_>) -> Result<()>
         bail!("{} is not empty: name another directory with --out", out.display());
     }
     let dir = out.join("run");
-    let recorded = generate(args, model, &dir, !args.no_progress && !shown.json)?;
+    let recorded = generate(args, model, &dir, !args.no_progress && !shown.json.is_json())?;
     let report = write_report(&dir, &ReportOptions { limits: limits.clone(), ..ReportOptions::default() })?;
     let run = Run::open_within(&dir, limits)?;
     let analyzed = analyze(&run, shown.options);
     let measured = Measured::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
     let whole = FullReport { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
-    let files = whole.write(&out)?;
+    let mut object = whole.object();
+    let files = whole.write(&out, &object)?;
     warn(&analyzed.seen);
-    if shown.json {
-        let mut object = whole.object();
-        object["out"] = json!(out);
-        object["files"] = json!(files);
-        say(&object.to_string())?;
-    } else {
+    object["out"] = json!(out);
+    object["files"] = json!(files);
+    if !shown.json.say(&object, || whole.document())? {
         say(report.summary.trim_end())?;
         say(&format!("\n{}", whole.findings().trim_end()))?;
         say(&format!("\nFolder: {}   Report: {}", out.display(), out.join("report.html").display()))?;
@@ -169,7 +168,8 @@ impl FullReport<'_> {
         })
     }
 
-    fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
+    /// What `report.html` and `report.md` show.
+    fn document(&self) -> Document {
         let static_file = if self.measured.outlook.is_some() { &["static_analysis.json"][..] } else { &[] };
         let parts = [
             Part::new("What the device allows", self.prediction(), static_file),
@@ -179,14 +179,19 @@ impl FullReport<'_> {
         ];
         let front =
             Front::of(&self.analyzed.analysis).predicted(self.predicted_sentence(), render::run_chart(self.measured));
+        document(&self.title(), &front, &parts)
+    }
+
+    fn write(&self, out: &Path, object: &Value) -> Result<Vec<PathBuf>> {
         let pretty = |json: &Value| format!("{json:#}\n");
-        let object = self.object();
+        let document = self.document();
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
+        let roofline = render::dynamic_document(std::slice::from_ref(self.measured), None);
         let mut contents = vec![
-            ("report.html", page(&self.title(), &front, &parts)),
-            ("report.md", markdown(&self.title(), &front, &parts)),
+            ("report.html", html::page(&document)),
+            ("report.md", markdown::draw(&document)),
             ("dynamic_analysis.json", pretty(&object["dynamic"])),
-            ("roofline.html", render::dynamic_page(std::slice::from_ref(self.measured), None)),
+            ("roofline.html", html::page(&roofline)),
             ("findings.json", pretty(&findings)),
         ];
         if self.measured.outlook.is_some() {

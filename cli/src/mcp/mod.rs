@@ -5,7 +5,6 @@
 
 mod answer_size;
 mod ask_command;
-mod known_codes;
 mod root_folder;
 mod serve;
 mod table_columns;

@@ -2,9 +2,9 @@
 
 use super::answer_size::{MOST_BYTES, fitted};
 use super::ask_command::{Answered, CommandCall, ask};
-use super::known_codes::meaning;
 use super::root_folder::RootFolder;
 use super::table_columns::tables;
+use crate::explain::explained;
 use candlescope_reader::{Limit, ReadLimits};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -62,8 +62,8 @@ impl Tools {
                 .and_then(|()| tables(of.get("table").map(|_| text(of, "table")).transpose()?, &self.limits))
                 .and_then(|found| fitted(found, "Name a `table`.")),
             "finding" => known(of, &["code"])
-                .and_then(|()| meaning(text(of, "code")?))
-                .and_then(|found| fitted(found, "See the page that it names.")),
+                .and_then(|()| explained(text(of, "code")?))
+                .and_then(|found| fitted(json!(found), "See the page that it names.")),
             _ => return None,
         })
     }

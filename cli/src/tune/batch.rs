@@ -13,6 +13,7 @@ use crate::progress::Progress;
 use crate::threads::Threads;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_text_limited;
+use candlescope_document::Document;
 use candlescope_lab::method::Ended;
 use candlescope_lab::peaks::{DeviceIdentity, load, to_json};
 use candlescope_lab::study::{Manifest, Study};
@@ -49,7 +50,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let peaks = peaks(args)?;
     crate::threads::start_pool()?;
     warn_of_debug_build();
-    let progress = Progress::new(!args.no_progress && !args.json);
+    let progress = Progress::new(!args.no_progress && !args.json.is_json());
     progress.wait(&printable(&format!("loading {}", args.subject.model)));
     let cancel = cancel_on_interrupt(last_repetition);
     let host = ModelHost::new(&options.lm, load)?.cancel(&cancel);
@@ -86,14 +87,14 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let records = study.finish(state(outcome.as_ref().ok().map(ended)))?;
     let kept = || format!("what was measured until then is in {}", out.display());
     let tuned = outcome.with_context(kept)?.priced(price);
-    write_tuned(&study, &tuned, &records)?;
-    show(args, &study, &tuned)
+    let document = write_tuned(&study, &tuned, &records)?;
+    show(args, &study, &tuned, document)
 }
 
 /// Says on standard error which batch comes next: a search takes minutes, and its course is a result.
 fn tell(progress: &Progress, args: &BatchArgs, course: &mut Course, batches: &[u64], why: Option<Why>) {
     let left = course.next(why.is_some()).map_or_else(String::new, |left| format!(" ({left})"));
-    if args.json {
+    if args.json.is_json() {
         return;
     }
     let list: Vec<String> = batches.iter().map(u64::to_string).collect();
@@ -179,14 +180,12 @@ fn manifest(args: &BatchArgs, options: &TuneOptions) -> Manifest {
     )
 }
 
-fn show(args: &BatchArgs, study: &Study, tuned: &Tuned) -> Result<u8> {
+fn show(args: &BatchArgs, study: &Study, tuned: &Tuned, document: Document) -> Result<u8> {
     let dir: &Path = study.dir();
-    if args.json {
-        let mut object = serde_json::to_value(tuned)?;
-        object["study"] = json!(dir);
-        object[THREADS] = json!(crate::threads::settled().map(|threads| threads.number));
-        say(&object.to_string())?;
-    } else {
+    let mut object = serde_json::to_value(tuned)?;
+    object["study"] = json!(dir);
+    object[THREADS] = json!(crate::threads::settled().map(|threads| threads.number));
+    if !args.json.say(&object, || document)? {
         if let Some(words) = crate::threads::settled().map(Threads::words) {
             say(&words)?;
         }

@@ -1,6 +1,7 @@
 //! Arguments of `candlescope tune`.
 
 use crate::bench::ModelArgs;
+use crate::json_arg::JsonArg;
 use candlescope_work::slo::Slo;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -81,9 +82,8 @@ pub(crate) struct BatchArgs {
     /// Short requests, and few of them: a look, no measurement to rely on
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Print tune.json on standard output instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
     /// No progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,

@@ -5,6 +5,7 @@
  *
  *   SCRIPTED_SUBSCRIBE    what cuptiSubscribe answers, such as 39: another client has CUPTI
  *   SCRIPTED_CONTEXT_MS   how long making a context takes, and ending one
+ *   SCRIPTED_NESTED       set: making one begins with a call within the call, which has callbacks of its own and takes as long
  *   SCRIPTED_SWITCH_MS    how long switching records of a kind on or off takes
  *   SCRIPTED_BUFFERS_MS   how long CUPTI takes when it is given its buffers, which it is while a session starts
  *   SCRIPTED_FLUSH_MS     how long handing over buffers takes
@@ -322,11 +323,14 @@ uint32_t cuDevicePrimaryCtxRetain(void **context, int device) {
   CALL(386, NULL, on_contexts(1));
 }
 
+/* The device's own context, which is there. */
+static uint32_t retain_within(void) { CALL(386, NULL, on_contexts(0)); }
+
 uint32_t cuCtxCreate_v2(void **context, uint32_t flags, int device) {
   (void)flags;
   if (is_up() || device) return 3;
   *context = &contexts;
-  CALL(235, NULL, on_contexts(1));
+  CALL(235, NULL, if (getenv("SCRIPTED_NESTED")) retain_within(); on_contexts(1));
 }
 
 uint32_t cuCtxDestroy_v2(void *context) {

@@ -14,6 +14,9 @@ const OPERATIONS: &str = "analysis/tests/analysis/bottlenecks/operations.rs";
 const CPU: &str = "analysis/tests/analysis/bottlenecks/cpu.rs";
 /// Programs whose truth is known.
 const HOST: &str = "tests/tests/host_truth.rs";
+/// Several ranks, whose runs are read as one.
+const RANKS: &str = "tests/tests/ranks_with_kernels.rs";
+const SEVERAL: &str = "needs several ranks: a run alone has none beside it";
 /// The machine, not the program, decides whether it happens.
 const BY_CHANCE: &str = "depends on what else the machine does";
 
@@ -33,6 +36,10 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("kv_bandwidth", BY_CHANCE, OPERATIONS),
     ("below_roof", BY_CHANCE, CPU),
     ("threads_wait", BY_CHANCE, CPU),
+    ("straggler_rank", SEVERAL, RANKS),
+    ("rank_imbalance", SEVERAL, RANKS),
+    ("exposed_communication", SEVERAL, RANKS),
+    ("bus_bandwidth", SEVERAL, RANKS),
     ("between_steps", BY_CHANCE, CPU),
     ("host_sampling", BY_CHANCE, CPU),
     ("straggler_step", BY_CHANCE, CPU),

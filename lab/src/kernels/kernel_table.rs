@@ -5,6 +5,7 @@ use super::recording::kernel_times;
 use super::run::{RunOptions, case_id};
 use crate::method::CaseId;
 use crate::study::{CaseSummary, Column, Records, Study, StudyError, Table, summaries};
+use candlescope_document::Document;
 use candlescope_work::devices::{LeastTime, Peak, Roof};
 use serde_json::json;
 
@@ -69,11 +70,11 @@ pub fn table(cases: &[KernelCase], options: &RunOptions, study: &Study, records:
         .column("detail", text(&|row| row.summary.detail.clone()))
 }
 
-/// Writes `kernels.csv`, `kernels.json`, the charts and `report.html` into the study.
+/// Writes `kernels.csv`, `kernels.json`, the charts and `report.html` into the study, and returns what that shows.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(study: &Study, table: &Table) -> Result<(), StudyError> {
+pub fn write(study: &Study, table: &Table) -> Result<Document, StudyError> {
     study.write(&format!("{TABLE_NAME}.csv"), table.csv().as_bytes())?;
     let whole = json!({ "format": "candlescope-kernels", "format_version": 1, "rows": table.json() });
     study.write(&format!("{TABLE_NAME}.json"), format!("{whole:#}\n").as_bytes())?;

@@ -3,7 +3,7 @@
 use crate::peaks::shown;
 use crate::study::pages::{charts, method};
 use crate::study::{self, Chart, Line, Manifest, Point, Study, StudyError};
-use candlescope_document::{Document, Section, Table, html};
+use candlescope_document::{Document, Picture, Section, Table, html};
 use candlescope_work::devices::PeakKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -22,14 +22,16 @@ const HEADS: [&str; 9] = [
     "which roof, or what went wrong",
 ];
 
-/// Writes the charts and the page.
-pub(super) fn write(study: &Study, table: &study::Table) -> Result<(), StudyError> {
+/// Writes the charts and the page, and returns what it shows.
+pub(super) fn write(study: &Study, table: &study::Table) -> Result<Document, StudyError> {
     let rows = table.json();
-    let mut svgs = Vec::new();
+    let mut drawn = Vec::new();
     for chart in [against_roof(&rows), against_size(&rows)] {
-        svgs.extend(study.write_chart(&chart)?.map(|(svg, _)| svg));
+        drawn.extend(study.write_chart(&chart)?);
     }
-    study.write(PAGE, page(study.manifest(), &rows, &svgs).as_bytes()).map(drop)
+    let document = document(study.manifest(), &rows, &drawn);
+    study.write(PAGE, html::page(&document).as_bytes())?;
+    Ok(document)
 }
 
 fn number(row: &Value, key: &str) -> Option<f64> {
@@ -90,8 +92,8 @@ fn cells(row: &Value) -> Vec<String> {
     ]
 }
 
-/// The page.
-fn page(manifest: &Manifest, rows: &[Value], svgs: &[String]) -> String {
+/// What the page shows.
+fn document(manifest: &Manifest, rows: &[Value], drawn: &[Picture]) -> Document {
     let is = |name: &str| rows.iter().any(|row| row["cache"] == name);
     let cache = match (is("flushed"), is("warm")) {
         (true, false) => "Before each repetition the caches were written over.",
@@ -112,13 +114,13 @@ fn page(manifest: &Manifest, rows: &[Value], svgs: &[String]) -> String {
     let table = Table::of_texts(&HEADS, rows.iter().map(cells).collect());
     let mut table = table.words(&["dtype", "shape", HEADS[8]]);
     table.columns.iter_mut().for_each(|column| column.long = column.name == HEADS[8]);
-    html::page(&Document {
+    Document {
         title: format!("{} on {device}", manifest.study),
         sections: vec![
-            charts(svgs),
+            charts(drawn),
             Section::new("kernels", "Kernels", note).with(table),
             method(manifest, vec![cache.to_string()], &manifest.disturbances),
         ],
         ..Document::default()
-    })
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Study, StudyError};
 use candlescope_charts::{png, svg};
+use candlescope_document::{Picture, Plot, PlotLine, PlotPoint};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -77,6 +78,21 @@ impl Bars {
     /// As SVG; `None` if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
         svg(self.size(), |area| self.draw(area))
+    }
+
+    /// For a document; `None` if there is nothing to draw.
+    pub fn picture(&self) -> Option<Picture> {
+        let plots = self.panels.iter().map(|panel| {
+            let points = self.rows.iter().zip(&panel.bars).zip(0_u32..).filter_map(|((name, bar), at)| match bar {
+                Bar::Value { value, spread, .. } => {
+                    Some(PlotPoint { name: name.clone(), x: f64::from(at), y: *value, spread: *spread })
+                }
+                Bar::Absent => None,
+            });
+            let line = PlotLine { points: points.collect(), ..PlotLine::default() };
+            Plot { title: self.title.clone(), y: panel.title.clone(), lines: vec![line], ..Plot::default() }
+        });
+        Some(Picture { svg: self.svg()?, caption: String::new(), plots: plots.collect() })
     }
 
     /// As a PNG file.

@@ -1,12 +1,12 @@
 //! What the reports of all studies share.
 
 use super::{Manifest, told_once};
-use candlescope_document::{Block, Forms, Section};
+use candlescope_document::{Block, Forms, Picture, Section};
 
-/// The charts, as SVG.
-pub(crate) fn charts(svgs: &[String]) -> Section {
-    let pictures = svgs.iter().map(|svg| Block::Pictures(vec![(svg.clone(), String::new())]));
-    pictures.fold(Section::new("charts", "Charts", "").only(Forms::PAGE), Section::with)
+/// The charts.
+pub(crate) fn charts(drawn: &[Picture]) -> Section {
+    let pictures = drawn.iter().map(|picture| Block::Pictures(vec![picture.clone()]));
+    pictures.fold(Section::new("charts", "Charts", "").only(Forms::PAGE.and(Forms::JSON)), Section::with)
 }
 
 /// How it was measured: what is said of it, threads and clocks, and what disturbed the machine.

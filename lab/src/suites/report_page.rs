@@ -9,19 +9,21 @@ use crate::method::StopReason;
 use crate::study::pages::{charts, method as measured};
 use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
 use candlescope_core::run::{env_key, model_key, option_key};
-use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, html, missing, sentences, words};
+use candlescope_document::{
+    Block, Cell, Document, Fact, Picture, Row, Section, Table, column, missing, sentences, words,
+};
 use candlescope_figures::stats::{Distribution, INTERVAL_FROM};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The page.
-pub(super) fn page(
+/// What the page shows.
+pub(super) fn document(
     manifest: &Manifest,
     summaries: &[CaseSummary],
     answers: &[Answer],
-    svgs: &[String],
+    drawn: &[Picture],
     records: &Records,
-) -> String {
+) -> Document {
     let state = serde_json::to_value(manifest.state).unwrap_or_default();
     let incomplete = (manifest.state != State::Done).then(|| {
         format!("This study is not complete (it is {}): figures are of what was measured until then", shown(&state))
@@ -41,7 +43,7 @@ pub(super) fn page(
     };
     let answers = answers.iter().map(|answer| (answer.question.to_string(), answer.text.clone())).collect();
     let costs = cost_lines(manifest, summaries).into_iter().map(|line| format!("{line}.")).collect();
-    html::page(&Document {
+    Document {
         kind: "benchmark".to_string(),
         title: manifest.study.clone(),
         before: incomplete.into_iter().chain(caution(summaries)).collect(),
@@ -49,11 +51,11 @@ pub(super) fn page(
         sections: vec![
             Section::new("answers", "Answers", "").with(Block::Pairs("", answers)).list(costs),
             cases(summaries),
-            charts(svgs),
+            charts(drawn),
             measured(manifest, vec![method(manifest), damaged], &records.disturbances),
         ],
         ..Document::default()
-    })
+    }
 }
 
 fn cases(summaries: &[CaseSummary]) -> Section {

@@ -4,7 +4,7 @@ use super::outcome::Tuned;
 use super::words::{cells, heads, lines};
 use crate::study::Manifest;
 use crate::study::pages::{charts, method};
-use candlescope_document::{Document, Section, Table};
+use candlescope_document::{Document, Picture, Section, Table};
 
 const METHOD: &str = "The ends of the range first, then the batch that is expected to serve best, by the prediction corrected \
     by what had been measured until then; then the batches beside it. At last the best ones were measured again, interleaved \
@@ -14,7 +14,7 @@ const MEMORY: &str = "Memory on a CPU is the most that the process had resident,
     left behind.";
 
 /// What both show.
-pub(super) fn document(manifest: &Manifest, tuned: &Tuned, svgs: &[String]) -> Document {
+pub(super) fn document(manifest: &Manifest, tuned: &Tuned, drawn: &[Picture]) -> Document {
     let note = format!(
         "Requests of {} prompt and {} output tokens a sequence. Medians; expected figures are derived, the others measured. \
          Every sample is in results.parquet, every figure of this page in tune.json.",
@@ -27,7 +27,7 @@ pub(super) fn document(manifest: &Manifest, tuned: &Tuned, svgs: &[String]) -> D
         sections: vec![
             Section::new("found", "What was found", "").list(lines(tuned)),
             Section::new("batches", "Batches", note).with(table),
-            charts(svgs),
+            charts(drawn),
             method(manifest, vec![METHOD.to_string(), MEMORY.to_string()], &manifest.disturbances),
         ],
         ..Document::default()

@@ -12,6 +12,7 @@ use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading,
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
 use candlescope_core::run::model_key;
+use candlescope_document::{Document, html, markdown};
 use candlescope_figures::Price;
 use candlescope_figures::stats::Distribution;
 use serde_json::{Map, Value};
@@ -153,11 +154,12 @@ pub fn tune(
     Ok(Tuned::of(&search, (options.goal, stop), (range, tokens), &chosen, prediction, memory))
 }
 
-/// Writes what was found: `tune.json`, `throughput_results.csv`, the charts, `report.html` and `report.md`.
+/// Writes what was found: `tune.json`, `throughput_results.csv`, the charts, `report.html` and `report.md`. Returns what the
+/// last two show.
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<(), StudyError> {
+pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<Document, StudyError> {
     let manifest = study.manifest();
     let summaries = summaries(&manifest.cases, records);
     let price = tuned.usd_per_hour.and_then(Price::given);
@@ -166,11 +168,12 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<()
     study.write("tune.json", text.as_bytes())?;
     let mut drawn = Vec::new();
     for chart in charts(tuned) {
-        drawn.extend(study.write_chart(&chart)?.map(|(svg, _)| svg));
+        drawn.extend(study.write_chart(&chart)?);
     }
     let document = document(manifest, tuned, &drawn);
-    study.write("report.html", candlescope_document::html::page(&document).as_bytes())?;
-    study.write("report.md", candlescope_document::markdown::draw(&document).as_bytes()).map(drop)
+    study.write("report.html", html::page(&document).as_bytes())?;
+    study.write("report.md", markdown::draw(&document).as_bytes())?;
+    Ok(document)
 }
 
 fn memory(host: &ModelHost, options: &TuneOptions, facts: &Map<String, Value>) -> MemoryPressure {

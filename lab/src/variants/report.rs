@@ -11,7 +11,7 @@ use crate::study::{IntervalOf, Manifest, Speedup};
 use crate::suites::{ms, shown};
 use candlescope_core::run::{model_key, option_key};
 use candlescope_document::text::code;
-use candlescope_document::{Block, Document, Section, Table};
+use candlescope_document::{Block, Document, Picture, Section, Table};
 use candlescope_models::weights::Form;
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ pub(super) fn document(
     closing: Option<&VariantsSummary>,
     recorded: Section,
     traces: &[PathBuf],
-    chart: Option<String>,
+    chart: Option<Picture>,
 ) -> Document {
     let fact = |map: &serde_json::Map<String, serde_json::Value>, key: &str| {
         map.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_string))
@@ -101,7 +101,7 @@ pub(super) fn document(
     Document { title: manifest.study.clone(), before: vec![asked], sections, ..Document::default() }
 }
 
-fn latency(rows: &[VariantRow], manifest: &Manifest, chart: Option<String>) -> Section {
+fn latency(rows: &[VariantRow], manifest: &Manifest, chart: Option<Picture>) -> Section {
     let there = || rows.iter().filter(|row| row.absent().is_none());
     let cells = |row: &VariantRow| {
         let median = |name: &str| ms(row.summary.figure(name).map(|d| d.median));

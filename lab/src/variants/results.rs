@@ -8,6 +8,7 @@ use super::variant::Group;
 use super::variant_options::VariantOptions;
 use crate::study::{Bar, Bars, Column, Panel, Records, Speedup, Study, StudyError, Table};
 use crate::suites::{figure, ms};
+use candlescope_document::{Document, html, markdown};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -28,7 +29,7 @@ pub fn read_closing(study: &Study) -> std::io::Result<Option<VariantsSummary>> {
 }
 
 /// Writes the results of a study: the groups' JSON files, `variants.csv`, the chart, `profiling_report.md`, which names
-/// the files of `traces`, and the same as `report.html`. Returns the rows.
+/// the files of `traces`, and the same as `report.html`. Returns the rows and what both show.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -38,7 +39,7 @@ pub fn write_variants(
     records: &Records,
     closing: Option<&VariantsSummary>,
     traces: &[PathBuf],
-) -> Result<Vec<VariantRow>, StudyError> {
+) -> Result<(Vec<VariantRow>, Document), StudyError> {
     let rows = rows(options, records, closing);
     for (group, file) in [
         (Group::Baseline, "baseline_results.json"),
@@ -60,10 +61,10 @@ pub fn write_variants(
     let chart = chart(&rows, options);
     chart.write(study)?;
     let recorded = section(study, &rows);
-    let document = document(study.manifest(), options, &rows, closing, recorded, traces, chart.svg());
-    study.write("profiling_report.md", candlescope_document::markdown::draw(&document).as_bytes())?;
-    study.write("report.html", candlescope_document::html::page(&document).as_bytes())?;
-    Ok(rows)
+    let document = document(study.manifest(), options, &rows, closing, recorded, traces, chart.picture());
+    study.write("profiling_report.md", markdown::draw(&document).as_bytes())?;
+    study.write("report.html", html::page(&document).as_bytes())?;
+    Ok((rows, document))
 }
 
 fn text_of(closing: &VariantsSummary) -> Value {

@@ -2,6 +2,7 @@
 
 use candlescope_compare::{CompareOptions, compare};
 use candlescope_core::run::RunManifest;
+use candlescope_document::{Document, html, json};
 use candlescope_exporters::{chrome, firefox, fuzz, perfetto, pprof};
 use candlescope_figures::Analysis;
 use candlescope_figures::nsys::Profile;
@@ -260,7 +261,7 @@ fn baseline(scratch: &Path, bytes: &[u8]) -> bool {
     let side = baseline.side(scratch);
     let Ok(comparison) = compare(&side, &side, &CompareOptions::default()) else { return false };
     drop(render::compare::text(&comparison, true));
-    !render::compare::page(&comparison).is_empty()
+    drawn(&render::compare::document(&comparison))
 }
 
 /// Results of a load test under a roofline.
@@ -271,7 +272,12 @@ fn load_results(bytes: &[u8]) -> bool {
     let scenario = Scenario::new(Format::named("bf16").expect("a format of the table"));
     let stages = load_stages(&test, &shape, &device, &scenario, &Thresholds::default());
     drop(render::roofline::load_json(&shape.name, &stages).to_string());
-    !render::roofline::load_page(&Outlook::of(&shape, &device, &scenario), &stages).is_empty()
+    drawn(&render::roofline::load_document(&Outlook::of(&shape, &device, &scenario), &stages))
+}
+
+/// As a page, and as JSON.
+fn drawn(document: &Document) -> bool {
+    !html::page(document).is_empty() && json::draw(document).is_object()
 }
 
 /// Peaks, as `bench peaks` keeps them and as `roofline` takes them from anybody.

@@ -1,5 +1,5 @@
-//! What an analysis advises: findings with gains, as data. Rules make them (`findings/bottlenecks`), renderers word
-//! them (`candlescope_report`).
+//! What an analysis advises: findings with gains, as data. Rules make them (`findings/src/bottlenecks` of steps,
+//! `ranks/src/rules` of ranks beside each other), renderers word them (`candlescope_report`).
 //!
 //! A gain is a share of the *unobserved* step: the time that a step takes when nothing records it. `docs/findings.md`
 //! lists the codes, what each tests and how its gain is computed.
@@ -125,8 +125,11 @@ pub struct AdvicePlace {
     pub path: Option<String>,
     /// Module with `*` for numbers, such as `model.layers.*.mlp`; `None` if the path is no module's.
     pub module: Option<String>,
-    /// Kernel, copy direction, or several of them.
+    /// Kernel, copy direction, or several of them; of ranks the kind of collective.
     pub kernel: Option<String>,
+    /// The rank that it is about, by its number; `None` of what is not about one of several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// The function of the program with most of the time, where stacks were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
@@ -173,6 +176,13 @@ impl AdvicePlace {
     #[must_use]
     pub fn kernel(mut self, kernel: &str) -> Self {
         self.kernel = Some(kernel.to_string());
+        self
+    }
+
+    /// Names the rank.
+    #[must_use]
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.rank = Some(rank);
         self
     }
 
@@ -235,7 +245,8 @@ impl AdviceSeverity {
 pub struct Coverage {
     /// Steps that its figures rest on.
     pub steps: u64,
-    /// Share of the time of all steps that is in steps of its kind.
+    /// Share of the time of all steps that is in steps of its kind; of ranks that of the steps that are judged, which are of one
+    /// kind.
     pub share_of_time: f64,
 }
 

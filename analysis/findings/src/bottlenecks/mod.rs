@@ -33,9 +33,9 @@ use two_lines::Relief;
 /// Looks for one thing in one kind of step.
 type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
 
-/// Declares the file of each finding of the list, and all rules in its order.
+/// Declares the file of each finding of steps in the list, and all rules in its order. Those of ranks are in `candlescope-ranks`.
 macro_rules! rules {
-    ($($(#[$_meaning:meta])+ $_code:ident = $rule:ident, $_test:literal, $_gain:literal;)+) => {
+    (of_steps { $($(#[$_meaning:meta])+ $_code:ident = $rule:ident, $_test:literal, $_gain:literal;)+ } of_ranks { $($_ranks:tt)+ }) => {
         $(mod $rule;)+
 
         const RULES: &[Rule] = &[$($rule::find,)+];

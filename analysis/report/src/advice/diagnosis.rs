@@ -81,11 +81,9 @@ pub fn remedy_in_words(advice: &Advice) -> String {
 fn remembered(record: TrackRecord) -> String {
     let TrackRecord { promises, came_true } = record;
     match (promises, came_true) {
-        (1, 1) => {
-            "the one promise of this kind that was put to the test on this device came true within its bounds".into()
-        }
+        (1, 1) => "the one promise of this kind that was put to the test on this device came true".into(),
         (1, _) => "the one promise of this kind that was put to the test on this device did not come true".into(),
-        _ => format!("of {promises} promises of this kind on this device {came_true} came true within their bounds"),
+        _ => format!("of {promises} promises of this kind on this device {came_true} came true"),
     }
 }
 

@@ -1,11 +1,12 @@
 //! A finding, and the names that its sentences have in them.
 
-use crate::format::{bytes, count, duration, head, percent, printable, significant};
+use crate::format::{bytes, duration, head, percent, printable, significant};
 use crate::function_name;
 use crate::kernel_name::short;
 use crate::plain_paths::part;
 use candlescope_document::text::code;
 use candlescope_figures::advice::Advice;
+use candlescope_schema::numbers;
 
 /// What is said of a finding that others may have brought about.
 pub(crate) const DISTURBED: &str = "the machine was disturbed meanwhile, which can explain all of it";
@@ -22,6 +23,8 @@ pub(crate) struct Sentence<'a> {
     pub(super) kernel: String,
     /// The steps.
     pub(super) phase: String,
+    /// `rank 3`; `a rank` where the finding is about none.
+    pub(super) rank: String,
     /// The steps, as what they do for the one who waits.
     pub(crate) step: String,
     /// The part of the model, or the steps, in plain words.
@@ -38,6 +41,7 @@ impl<'a> Sentence<'a> {
             at: place_of(advice),
             kernel: head(&printable(&each.join(" + ")), NAMES),
             phase: printable(&advice.place.phase),
+            rank: advice.place.rank.map_or_else(|| "a rank".to_string(), |rank| format!("rank {rank}")),
             part: advice.place.path.as_deref().map_or_else(|| step.clone(), part),
             step,
         }
@@ -91,15 +95,11 @@ fn step(phase: &str) -> String {
 /// A value in its unit.
 pub(super) fn shown(value: f64, unit: &str) -> String {
     match unit {
-        "ns" => duration(value),
         "ns/token" => format!("{} a token", duration(value)),
-        "ratio" => percent(value),
-        "bytes" => bytes(value),
         "B/s" => format!("{} GB/s", significant(value / 1e9)),
         "hertz" => format!("{} MHz", significant(value / 1e6)),
         "FLOP" => format!("{} MFLOP", significant(value / 1e6)),
-        "count" if value.fract() == 0.0 && value.abs() < 1e15 => count(value as u64),
-        "count" => significant(value),
+        "count" | "ns" | "ratio" | "bytes" => numbers::value(unit, value),
         unit => format!("{} {unit}", significant(value)),
     }
 }

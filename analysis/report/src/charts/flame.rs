@@ -22,7 +22,7 @@ pub(crate) fn frame(tree: &Tree, title: &str) -> Option<Frame> {
     for row in &tree.rows {
         *own.entry(frame_name(&row.label)).or_default() += row.self_ns;
     }
-    Some(frame_of(&collapsed(tree), own, title)).filter(|frame| frame.drawn.is_some())
+    Some(frame_of(collapsed(tree), own, title)).filter(|frame| frame.drawn.is_some())
 }
 
 /// What the flame graphs of a run show.
@@ -51,7 +51,7 @@ pub(crate) fn of_run(analysis: &Analysis) -> Vec<Frame> {
     ];
     let drawn = shown.into_iter().map(|(shown, title)| {
         let lines = collapsed_functions(tree, host, shown);
-        Frame { wide: true, ..colored(&lines, by_crate(tree, host), title) }
+        Frame { wide: true, ..colored(lines, by_crate(tree, host), title) }
     });
     drawn.filter(|frame| frame.drawn.is_some()).collect()
 }
@@ -90,13 +90,13 @@ const OF_OTHERS: u32 = 0xe6e3dc;
 
 /// The same of collapsed stacks. `own` is the time of each name by itself, by which colours are given. Lines with two
 /// weights are a difference: as wide as the second one, red where it is more, blue where it is less.
-pub(crate) fn frame_of(lines: &[String], own: BTreeMap<String, u64>, title: &str) -> Frame {
+pub(crate) fn frame_of(lines: Vec<String>, own: BTreeMap<String, u64>, title: &str) -> Frame {
     colored(lines, palette(own), title)
 }
 
-fn colored(lines: &[String], colors: PaletteMap, title: &str) -> Frame {
-    let drawn = svg(lines, colors).map(|(svg, height)| (format!("{PRELUDE}{svg}"), height));
-    Frame { title: title.to_string(), drawn, wide: false }
+fn colored(lines: Vec<String>, colors: PaletteMap, title: &str) -> Frame {
+    let drawn = svg(&lines, colors).map(|(svg, height)| (format!("{PRELUDE}{svg}"), height));
+    Frame { title: title.to_string(), drawn, wide: false, stacks: lines }
 }
 
 /// Light enough for dark text, and different enough to distinguish neighbours.

@@ -3,6 +3,7 @@
 
 use super::super::format::{duration, head, printable, significant};
 use super::page_theme::{GRID, LINE, POINT, TEXT, scaled};
+use candlescope_document::{Picture, Plot, PlotLine};
 use candlescope_figures::memory::Series;
 use candlescope_figures::stats::percentile;
 use candlescope_figures::tokens::Tokens;
@@ -23,8 +24,8 @@ fn time_unit(ns: f64) -> (&'static str, f64) {
     }
 }
 
-/// Duration of each decoding step over its context, and what is said of it; `None` without decoding steps.
-pub(crate) fn tokens(tokens: &Tokens) -> Option<(String, (String, String))> {
+/// What is said of the duration of each decoding step, and its chart over the context; `None` without decoding steps.
+pub(crate) fn tokens(tokens: &Tokens) -> Option<(String, Picture)> {
     let by_context = tokens.points.iter().all(|p| p.context_len.is_some());
     let points: Vec<(f64, f64)> = tokens
         .points
@@ -42,18 +43,20 @@ pub(crate) fn tokens(tokens: &Tokens) -> Option<(String, (String, String))> {
     let bottom = if sorted[0] > top * 0.5 { sorted[0] * 0.9 } else { 0.0 };
     let (unit, per) = time_unit(top);
     let stride = points.len().div_ceil(MOST_POINTS);
-    let shown: Vec<(f64, f64)> = points.iter().step_by(stride).map(|&(x, y)| (x, y.min(top) / per)).collect();
+    let at_edge = |&(x, y): &(f64, f64)| (x, y.min(top) / per);
+    let shown: Vec<(f64, f64)> = points.iter().step_by(stride).map(at_edge).collect();
     let x_label =
         if by_context { "context length after the step, tokens" } else { "number of the token in its request" };
-    let medians: Vec<(f64, f64)> = binned_medians(&points).into_iter().map(|(x, y)| (x, y.min(top) / per)).collect();
-    let svg = draw(
-        &shown,
-        &medians,
-        WIDE,
-        (bottom / per, top / per),
-        x_label,
-        &format!("duration of a decoding step, {unit}"),
-    )?;
+    let medians = binned_medians(&points);
+    let y_label = format!("duration of a decoding step, {unit}");
+    let line: Vec<(f64, f64)> = medians.iter().map(at_edge).collect();
+    let svg = draw(&shown, &line, WIDE, (bottom / per, top / per), x_label, &y_label)?;
+    let in_unit = |(x, y): (f64, f64)| (x, y / per);
+    let lines = vec![
+        PlotLine::new("steps", false, points.iter().step_by(stride).copied().map(in_unit)),
+        PlotLine::new("median of neighbours", true, medians.into_iter().map(in_unit)),
+    ];
+    let plot = Plot { x: x_label.to_string(), y: y_label, lines, ..Plot::default() };
     let trend = tokens.trend.map(|t| {
         let noise =
             if t.slope_ns.abs() <= t.slope_ci95_ns { "No change with the context beyond the noise: " } else { "" };
@@ -77,7 +80,7 @@ pub(crate) fn tokens(tokens: &Tokens) -> Option<(String, (String, String))> {
         "One point for each decoding step of the measured requests (n {n}{drawn}); the line is the median of \
          neighbours.{trend}{beyond}"
     );
-    Some((note, (svg, String::new())))
+    Some((note, Picture::new(svg, plot)))
 }
 
 /// Median of each of about sixty slices along x: a line through scattered points that outliers do not affect.
@@ -96,7 +99,7 @@ fn binned_medians(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// One metric over time since `start` (Unix nanoseconds), with its caption.
-pub(crate) fn series(series: &Series, start: i64) -> Option<(String, String)> {
+pub(crate) fn series(series: &Series, start: i64) -> Option<Picture> {
     let (unit, per) = match series.unit.as_str() {
         "bytes" if series.max >= 1024.0 * 1024.0 * 1024.0 * 4.0 => ("GiB".to_string(), 1024.0 * 1024.0 * 1024.0),
         "bytes" => ("MiB".to_string(), 1024.0 * 1024.0),
@@ -110,9 +113,10 @@ pub(crate) fn series(series: &Series, start: i64) -> Option<(String, String)> {
     let spread = (high - low).max(high.abs() * 0.05).max(1e-9);
     let range = (if low >= 0.0 { (low - spread * 0.3).max(0.0) } else { low - spread * 0.3 }, high + spread * 0.2);
     let name = printable(&series.metric);
-    let svg =
-        draw(&[], &points, NARROW, range, "time since the first sample, s", &format!("{}, {unit}", short(&name)))?;
-    Some((svg, format!("{name} · {}", series.device)))
+    let (x, y) = ("time since the first sample, s".to_string(), format!("{}, {unit}", short(&name)));
+    let svg = draw(&[], &points, NARROW, range, &x, &y)?;
+    let plot = Plot { x, y, lines: vec![PlotLine::new(name.clone(), true, points)], ..Plot::default() };
+    Some(Picture::new(svg, plot).caption(format!("{name} · {}", series.device)))
 }
 
 /// A metric's name without the unit at its end, because the axis has the unit.

@@ -2,6 +2,7 @@
 
 use super::super::format::{duration, head, printable};
 use super::super::kernel_name::short;
+use candlescope_document::{Row, Table, column, figure, words};
 use candlescope_figures::account::{LineWork, StepLine};
 use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
@@ -29,21 +30,8 @@ struct Bar {
 /// The picture as SVG.
 pub(crate) fn svg(line: &StepLine) -> String {
     let end = line.work.iter().map(|work| work.end_ns).max().unwrap_or(0).max(line.open_ns as i64).max(1);
-    let (mut bars, levels) = intervals(line);
-    let calls = levels;
-    for work in &line.work {
-        if let Some((from, to)) = work.call {
-            bars.push(bar(calls, (from, to), "call", work));
-        }
-    }
-    let mut streams: BTreeMap<u32, usize> = BTreeMap::new();
-    for work in &line.work {
-        let next = calls + 1 + streams.len();
-        let row = *streams.entry(work.stream).or_insert(next);
-        let class = if work.kind == KernelKind::Kernel { "kernel" } else { "copy" };
-        bars.push(bar(row, (work.start_ns, work.end_ns), class, work));
-    }
-    let height = (calls + 1 + streams.len()) as f64 * ROW;
+    let (bars, rows) = bars(line);
+    let height = rows as f64 * ROW;
     let mut out = format!(
         "<svg class=\"line\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Time line of one step\">"
     );
@@ -65,6 +53,37 @@ pub(crate) fn svg(line: &StepLine) -> String {
     }
     out.push_str("</svg>");
     out
+}
+
+/// Every bar from top to bottom, and how many rows there are.
+fn bars(line: &StepLine) -> (Vec<Bar>, usize) {
+    let (mut bars, levels) = intervals(line);
+    let calls = levels;
+    for work in &line.work {
+        if let Some((from, to)) = work.call {
+            bars.push(bar(calls, (from, to), "call", work));
+        }
+    }
+    let mut streams: BTreeMap<u32, usize> = BTreeMap::new();
+    for work in &line.work {
+        let next = calls + 1 + streams.len();
+        let row = *streams.entry(work.stream).or_insert(next);
+        let class = if work.kind == KernelKind::Kernel { "kernel" } else { "copy" };
+        bars.push(bar(row, (work.start_ns, work.end_ns), class, work));
+    }
+    (bars, calls + 1 + streams.len())
+}
+
+/// The bars as a table: where each is, and what it is.
+pub(crate) fn table(line: &StepLine) -> Table {
+    let (bars, _) = bars(line);
+    let rows = bars.into_iter().map(|bar| {
+        let time = |ns: i64| figure(duration(ns as f64), ns as f64);
+        let row = figure(bar.row.to_string(), bar.row as f64);
+        Row::new(bar.title, vec![bar.class.to_string().into(), row, time(bar.from), time(bar.to - bar.from)])
+    });
+    let columns = vec![words("kind"), column("row", "from the top"), column("from", ""), column("duration", "")];
+    Table::new("bar", columns, rows.collect())
 }
 
 fn bar(row: usize, (from, to): (i64, i64), class: &'static str, work: &LineWork) -> Bar {

@@ -30,9 +30,9 @@ pub(super) fn frames(stacks: &Stacks) -> Vec<Frame> {
     let (a, b) = (lines(&stacks.a), lines(&stacks.b));
     let difference = difference(&a, &b);
     vec![
-        frame_of(&a, own.clone(), "A"),
-        frame_of(&b, own.clone(), "B"),
-        Frame { wide: true, ..frame_of(&difference, own, "B less A") },
+        frame_of(a, own.clone(), "A"),
+        frame_of(b, own.clone(), "B"),
+        Frame { wide: true, ..frame_of(difference, own, "B less A") },
     ]
 }
 

@@ -6,13 +6,12 @@ mod tables;
 mod windows;
 mod words;
 
-pub use programs::{page_of_programs, text_of_programs};
-pub use windows::{conclusion_of_windows, text_of_windows};
+pub use programs::{document_of_programs, text_of_programs};
+pub use windows::{conclusion_of_windows, document_of_windows, text_of_windows};
 pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};
 
 use super::format::{head, percent, plural};
 use candlescope_compare::{CasesComparison, Comparison, SideInfo, Stacks};
-use candlescope_document::html;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Block, Document, Fact, Forms, Section};
 use flames::frames;
@@ -24,24 +23,24 @@ const LONGEST_NAME: usize = 40;
 
 /// The comparison as text: what has to be known before, the conclusion, then what it rests on.
 pub fn text(comparison: &Comparison, color: bool) -> String {
-    draw(&document(comparison), layout(color))
+    draw(&shared(comparison), layout(color))
 }
 
-/// The page of a comparison of runs.
-pub fn page(comparison: &Comparison) -> String {
-    let mut document = document(comparison);
+/// What the page of a comparison of runs shows.
+pub fn document(comparison: &Comparison) -> Document {
+    let mut document = shared(comparison);
     document.sections.push(flames("Flame graphs", &comparison.stacks));
-    html::page(&document)
+    document
 }
 
 /// A comparison of cases as text, with the paths of recorded runs that changed.
 pub fn text_of_cases(comparison: &CasesComparison, color: bool) -> String {
-    draw(&document_of_cases(comparison), layout(color))
+    draw(&shared_of_cases(comparison), layout(color))
 }
 
-/// The page of a comparison of cases. Its flame graphs are those of the case whose recorded runs differ most.
-pub fn page_of_cases(comparison: &CasesComparison) -> String {
-    let mut document = document_of_cases(comparison);
+/// What the page of a comparison of cases shows. Its flame graphs are those of the case whose recorded runs differ most.
+pub fn document_of_cases(comparison: &CasesComparison) -> Document {
+    let mut document = shared_of_cases(comparison);
     let recorded = comparison.cases.iter().filter_map(|case| Some((case, case.recorded.as_ref()?)));
     let change = |recorded: &Comparison| {
         recorded.step.as_ref().and_then(|step| step.estimate).map_or(0.0, |estimate| estimate.change.abs())
@@ -49,7 +48,7 @@ pub fn page_of_cases(comparison: &CasesComparison) -> String {
     if let Some((case, recorded)) = recorded.max_by(|a, b| change(a.1).total_cmp(&change(b.1))) {
         document.sections.push(flames(&format!("Flame graphs of {}", case.case), &recorded.stacks));
     }
-    html::page(&document)
+    document
 }
 
 /// Lines are as long as they are: who reads them through a pipe looks for whole sentences.
@@ -57,7 +56,8 @@ fn layout(color: bool) -> Layout {
     Layout { color, width: usize::MAX }
 }
 
-fn document(comparison: &Comparison) -> Document {
+/// What text and page show.
+fn shared(comparison: &Comparison) -> Document {
     let side = |side: &SideInfo| format!("{} ({})", side.name, plural(side.runs.len() as u64, "run"));
     let mut facts = vec![
         Fact::new("A", side(&comparison.a)),
@@ -91,7 +91,7 @@ fn document(comparison: &Comparison) -> Document {
     }
 }
 
-fn document_of_cases(comparison: &CasesComparison) -> Document {
+fn shared_of_cases(comparison: &CasesComparison) -> Document {
     let mut sections = tables_of_cases(comparison);
     for (nth, case) in comparison.cases.iter().enumerate() {
         let reason = case.not_recorded.as_ref().map(|reason| format!("Recorded runs are not compared: {reason}"));
@@ -134,5 +134,5 @@ fn has_rows(section: &Section) -> bool {
 fn flames(title: &str, stacks: &Stacks) -> Section {
     let note = "Width is self time of a typical step, in hundredths of a nanosecond; ordinals are left out. Click a frame to \
                 zoom. In the difference, width is that of B; red takes longer in B, blue takes less.";
-    Section::new("flames", title, note).only(Forms::PAGE).with(Block::Frames(frames(stacks)))
+    Section::new("flames", title, note).only(Forms::PAGE.and(Forms::JSON)).with(Block::Frames(frames(stacks)))
 }

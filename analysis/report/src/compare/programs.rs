@@ -5,7 +5,7 @@ use super::words::before_times;
 use crate::format::{count, duration, printable, significant};
 use candlescope_compare::{Program, ProgramSteps, Programs};
 use candlescope_document::terminal::draw;
-use candlescope_document::{Block, Document, Fact, Section, Table, html};
+use candlescope_document::{Block, Document, Fact, Section, Table};
 use candlescope_work::estimate::Estimate;
 
 /// Classes that a conclusion names.
@@ -15,15 +15,11 @@ const WORTH: f64 = 0.05;
 
 /// Two programs as text.
 pub fn text_of_programs(programs: &Programs, color: bool) -> String {
-    draw(&document(programs), layout(color))
+    draw(&document_of_programs(programs), layout(color))
 }
 
-/// The page of two programs.
-pub fn page_of_programs(programs: &Programs) -> String {
-    html::page(&document(programs))
-}
-
-fn document(programs: &Programs) -> Document {
+/// What text and page of two programs show.
+pub fn document_of_programs(programs: &Programs) -> Document {
     let (a, b) = programs.steps();
     let side = |program: &Program, steps: &ProgramSteps| {
         let outside = program.program.as_ref().map_or(String::new(), |name| format!(", {} as it is", printable(name)));

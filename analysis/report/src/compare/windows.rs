@@ -12,13 +12,18 @@ use candlescope_document::{Document, Fact, Section, Table};
 
 /// The comparison as text, with facts about where it was read: each a name and what it is.
 pub fn text_of_windows(comparison: &WindowsComparison, server: &[(&'static str, String)], color: bool) -> String {
+    draw(&document_of_windows(comparison, server), layout(color))
+}
+
+/// What the text shows.
+pub fn document_of_windows(comparison: &WindowsComparison, server: &[(&'static str, String)]) -> Document {
     let facts = server.iter().map(|(name, what)| Fact::new(name, printable(what)));
     let judged = format!(
         "margin {}; an interval misses the truth, and any figure is called worse or better by mistake, with a probability of {}",
         percent(comparison.margin),
         percent(comparison.alpha)
     );
-    let document = Document {
+    Document {
         kind: format!("{} · gate", comparison.outcome.as_str()),
         title: "the server now, and earlier windows of its own".to_string(),
         before: comparison.traffic.iter().filter_map(|traffic| other_traffic(traffic, &comparison.figures)).collect(),
@@ -26,8 +31,7 @@ pub fn text_of_windows(comparison: &WindowsComparison, server: &[(&'static str, 
         facts: facts.chain([Fact::new("judged", judged)]).collect(),
         sections: vec![figures(comparison), traffic(comparison), layers(comparison)],
         ..Document::default()
-    };
-    draw(&document, layout(color))
+    }
 }
 
 /// What it comes to, in one sentence, and what to do where it comes to nothing.

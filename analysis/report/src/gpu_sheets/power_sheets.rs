@@ -2,7 +2,7 @@
 
 use super::super::format::{bytes, count, duration, head, joules, percent, plural, printable, significant, watts};
 use super::cells::{sheet, time};
-use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};
+use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, sorted, wide};
 use candlescope_figures::sensor::{ACCURACY, Idle, IdleFrom, Joules};
 use candlescope_figures::{Analysis, Device, RequestFigures};
 
@@ -17,16 +17,16 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
             name,
             vec![
                 maybe(Some(e.joules), |v| if e.below_resolution { format!("~{}", joules(v)) } else { joules(v) }),
-                cell(format!("{} – {}", joules(e.low), joules(e.high)), e.high - e.low),
+                sorted(format!("{} – {}", joules(e.low), joules(e.high)), e.high - e.low),
                 net(e),
                 maybe(e.watts(), watts),
                 maybe(per_token, joules),
                 time(Some(e.time_ns as f64)),
-                cell(
+                sorted(
                     if e.below_resolution { "below" } else { "resolved" }.to_string(),
                     f64::from(u8::from(!e.below_resolution)),
                 ),
-                cell(format!("−{} +{}", joules(e.by_period.0), joules(e.by_period.1)), e.by_period.0 + e.by_period.1),
+                sorted(format!("−{} +{}", joules(e.by_period.0), joules(e.by_period.1)), e.by_period.0 + e.by_period.1),
                 cell(format!("±{}", joules(e.by_accuracy)), e.by_accuracy),
             ],
         )
@@ -90,7 +90,7 @@ pub(super) fn energy_of_requests(analysis: &Analysis) -> Section {
         let name = format!("request {}{}", figures.request, if share.warmup { " (warm-up)" } else { "" });
         let bound = share
             .bound
-            .map_or(missing(), |(low, high)| cell(format!("{} – {}", joules(low), joules(high)), high - low));
+            .map_or(missing(), |(low, high)| sorted(format!("{} – {}", joules(low), joules(high)), high - low));
         let cells = vec![
             cell(
                 match (share.is_covered, resolved) {
@@ -137,7 +137,7 @@ pub(super) fn energy_of_requests(analysis: &Analysis) -> Section {
 /// Net energy, or why there is none.
 fn net(e: &Joules) -> Cell {
     match e.idle_above_mean {
-        true => cell("unknown: idle above mean".to_string(), f64::MIN),
+        true => sorted("unknown: idle above mean", f64::MIN),
         false => maybe(e.net.filter(|_| !e.below_resolution), joules),
     }
 }
@@ -229,7 +229,7 @@ fn throttled(device: &Device) -> Cell {
     let reasons: Vec<String> =
         device.throttled.iter().map(|(reason, share)| format!("{} {}", printable(reason), percent(*share))).collect();
     match reasons.first() {
-        None => cell("never".to_string(), 0.0),
-        Some(_) => cell(reasons.join(", "), device.throttled.first().map_or(0.0, |t| t.1)),
+        None => sorted("never", 0.0),
+        Some(_) => sorted(reasons.join(", "), device.throttled.first().map_or(0.0, |t| t.1)),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::format::duration;
 use super::cells::{number, of, rate, share, sheet, time};
-use candlescope_document::{Row, Section, Table, cell, column, wide};
+use candlescope_document::{Row, Section, Table, column, sorted, wide};
 use candlescope_figures::Analysis;
 use candlescope_figures::busy::Busy;
 use candlescope_figures::gpu_of_steps::Elapsed;
@@ -15,7 +15,7 @@ pub(super) fn steps(analysis: &Analysis) -> Section {
             Row::new(
                 kind.name.clone(),
                 vec![
-                    cell(source_name(e.source).to_string(), e.source as u8 as f64),
+                    sorted(source_name(e.source), e.source as u8 as f64),
                     of(e.measured, kind.steps),
                     time(d.map(|d| d.median)),
                     time(d.and_then(|d| d.p95)),

@@ -15,11 +15,12 @@ pub use overview_parts::{
     LeftOut, NextCommand, Overview, OverviewFigure, OverviewFinding, OverviewPath, Rows, RunIdentity, Trust,
     TrustReason,
 };
+pub use overview_text::document;
 
 use super::conclusion::title;
 use super::head_facts::{gpu_names, model_name, processor};
 use super::report::stakeholder::work;
-use candlescope_document::terminal::Layout;
+use candlescope_document::terminal::{Layout, draw};
 use candlescope_figures::{Analysis, ChosenDevice};
 use candlescope_schema::run::{env_key, model_key, option_key};
 use short_text::{name, sentence};
@@ -47,7 +48,7 @@ pub fn overview(analysis: &Analysis) -> Overview {
 
 /// The same for people, as wide as given, and in colour or not.
 pub fn text(overview: &Overview, width: usize, color: bool) -> String {
-    overview_text::text(overview, Layout { width, color })
+    draw(&document(overview), Layout { width, color })
 }
 
 fn what(analysis: &Analysis) -> RunIdentity {

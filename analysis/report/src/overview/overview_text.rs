@@ -2,19 +2,14 @@
 
 use super::super::format::{count, percent, plural, value};
 use super::overview_parts::{LeftOut, Overview, OverviewFigure, OverviewFinding, OverviewPath};
-use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Block, Cell, Document, Fact, Mark, Notice, Row, Section, Table, Verdict, column, words};
 use candlescope_figures::definitions::DEFINITIONS;
 
 /// Figures, paths and findings on a screen.
 const MOST: [usize; 3] = [14, 4, 3];
 
-/// As text.
-pub(super) fn text(overview: &Overview, layout: Layout) -> String {
-    draw(&document(overview), layout)
-}
-
-fn document(overview: &Overview) -> Document {
+/// What the text shows.
+pub fn document(overview: &Overview) -> Document {
     let (what, trust) = (&overview.what, &overview.trust);
     let [figures, paths, findings] = MOST;
     let notices = trust.reasons.iter().filter(|reason| reason.severity != "info").map(|reason| Notice {

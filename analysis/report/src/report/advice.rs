@@ -6,8 +6,9 @@ use super::super::charts::step_line;
 use super::super::format::{count, duration, percent};
 use candlescope_document::html::{Plain, Prose};
 use candlescope_document::text::code;
-use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, sentences, words};
+use candlescope_document::{Bar, Block, Cell, Forms, Most, Row, Section, Table, sentences, words};
 use candlescope_figures::Analysis;
+use candlescope_figures::advice::Advice;
 use candlescope_figures::tree::ratio;
 use std::fmt::Write as _;
 
@@ -27,6 +28,8 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     };
     let together = together(diagnosis).into_iter().chain(steps(diagnosis)).map(|line| format!("{line}.")).collect();
     let account = analysis.account.as_ref().map(|account| account::text(account, ACCOUNT_ROWS, &[]));
+    let (picture, said, bars) =
+        median_step(analysis).unwrap_or_else(|| (String::new(), String::new(), Table::new("", vec![], vec![])));
     let mut section = Section::new(
         "advice",
         "What to change",
@@ -44,7 +47,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     }
     let section = section
         .with_in(Forms::TERMINAL, Block::Text(more(MOST[0])))
-        .with_in(Forms::MARKDOWN, table(&found))
+        .with_in(Forms::MARKDOWN.and(Forms::JSON), table(&found))
         .with_in(Forms::PAGE, Block::Html(list(&found)))
         .with_in(Forms::PAGE, Block::Text(more(MOST[2])))
         .with_in(Forms::FILES, Block::List(together))
@@ -52,9 +55,11 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
             Forms::FILES,
             Block::Folded("Not judged, and what it takes".to_string(), Box::new(abstained(analysis).into())),
         )
-        .with_in(Forms::PAGE, Block::Html(median_step(analysis).unwrap_or_default()))
+        .with_in(Forms::PAGE, Block::Html(picture))
+        .with_in(Forms::JSON, Block::Text(said))
+        .with_in(Forms::JSON, bars)
         .with_in(
-            Forms::PAGE,
+            Forms::PAGE.and(Forms::JSON),
             Block::Folded(
                 "Account of the device's time".to_string(),
                 Box::new(Block::Fixed(account.unwrap_or_default())),
@@ -73,10 +78,20 @@ fn table(found: &[Ranked<'_>]) -> Table {
             row.words.message.clone(),
             row.words.remedy.clone(),
             row.advice.confidence.level.name().to_string(),
+            row.advice.confidence.reason.to_string(),
+            row.evidence.clone(),
+            rests_on(row.advice),
+            row.advice.query.clone(),
         ];
-        Row::new(row.advice.code.to_string(), cells.map(Cell::from).into())
+        let part = row.advice.of_run();
+        Row {
+            bar: Bar::Gauge(part.high, part.mid),
+            ..Row::new(row.advice.code.to_string(), cells.map(Cell::from).into())
+        }
     });
-    let columns = vec![
+    // A page shows these when asked to.
+    let unfolded = ["why so confident", "evidence", "rests on", "query"].map(|name| sentences(name).only(Forms::JSON));
+    let mut columns = vec![
         words("gain"),
         words("step"),
         words("place"),
@@ -84,6 +99,7 @@ fn table(found: &[Ranked<'_>]) -> Table {
         sentences("what to do"),
         words("confidence"),
     ];
+    columns.extend(unfolded);
     let table = Table::new("finding", columns, rows.collect()).of_code(40);
     table.most(Most::of(0, MOST[1], 0), "findings", "which `candlescope analyze --top 0` shows")
 }
@@ -108,15 +124,17 @@ fn list(found: &[Ranked<'_>]) -> String {
             Prose(&row.words.remedy),
             Plain(&format!("{}: {}", advice.confidence.level.name(), advice.confidence.reason)),
             Prose(&row.evidence),
-            Plain(&format!(
-                "{} steps, {} of the steps' time",
-                count(advice.coverage.steps),
-                percent(advice.coverage.share_of_time)
-            )),
+            Plain(&rests_on(advice)),
             Plain(&advice.query)
         );
     }
     if out.is_empty() { out } else { format!("  <ol class=\"advice\">\n{out}  </ol>") }
+}
+
+/// Which steps a finding was found in.
+fn rests_on(advice: &Advice) -> String {
+    let coverage = &advice.coverage;
+    format!("{} steps, {} of the steps' time", count(coverage.steps), percent(coverage.share_of_time))
 }
 
 fn abstained(analysis: &Analysis) -> Table {
@@ -125,8 +143,8 @@ fn abstained(analysis: &Analysis) -> Table {
     Table::new("finding", vec![sentences("what is missing"), sentences("how to record it")], rows.collect())
 }
 
-/// The time line of a median step of the device that worked most.
-fn median_step(analysis: &Analysis) -> Option<String> {
+/// The time line of a median step of the device that worked most: markup, what is said of it, and its bars.
+fn median_step(analysis: &Analysis) -> Option<(String, String, Table)> {
     let devices = analysis.account.iter().flat_map(|account| &account.devices);
     let step = devices.max_by_key(|device| device.trace.busy_ns)?.median_step.as_ref()?;
     let thread = step.thread.map_or(String::new(), |thread| {
@@ -142,5 +160,7 @@ fn median_step(analysis: &Analysis) -> Option<String> {
         duration(step.open_ns as f64)
     );
     let svg = step_line::svg(step);
-    Some(format!("<figure class=\"timeline\"><figcaption class=\"note\">{}</figcaption>{svg}</figure>", Prose(&said)))
+    let drawn =
+        format!("<figure class=\"timeline\"><figcaption class=\"note\">{}</figcaption>{svg}</figure>", Prose(&said));
+    Some((drawn, said, step_line::table(step)))
 }

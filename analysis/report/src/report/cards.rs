@@ -4,11 +4,15 @@ use super::super::charts::spark;
 use super::super::format::{count, duration, head, printable, value};
 use super::super::headline_figures::{Figure, FigureValue, figures, interval, is_bare};
 use candlescope_document::html::Plain;
-use candlescope_figures::Analysis;
+use candlescope_document::{Picture, Plot, PlotLine};
+use candlescope_figures::{Analysis, Distribution};
 
 /// Figures that have a card, by key.
 const KEYS: [&str; 8] =
     ["ttft", "tpot", "itl", "decode_tps", "prefill_tps", "peak_memory", "gpu_busy", "energy_per_token"];
+
+/// Samples of a figure in JSON: more look the same.
+const MOST_SAMPLES: usize = 4000;
 
 struct Card<'a> {
     title: String,
@@ -18,12 +22,14 @@ struct Card<'a> {
     /// What the value is, or the interval around it.
     below: String,
     n: usize,
-    strip: Option<String>,
+    /// Samples that are drawn below it.
+    spread: Option<&'a Distribution>,
     meaning: &'a str,
 }
 
-/// Markup of the cards: latency if there are requests, else the durations of steps; empty without either.
-pub(super) fn cards(analysis: &Analysis) -> String {
+/// Markup of the cards, and the samples behind them: latency if there are requests, else the durations of steps; empty
+/// without either.
+pub(super) fn cards(analysis: &Analysis) -> (String, Vec<Picture>) {
     let figures = figures(analysis);
     let steps = analysis.phases.rows.iter().take(if analysis.latency.requests.is_empty() { 4 } else { 0 });
     let of_steps = steps.filter_map(|row| {
@@ -34,24 +40,37 @@ pub(super) fn cards(analysis: &Analysis) -> String {
             unit: "ns",
             below: interval("ns", d, false).unwrap_or_else(|| "median".to_string()),
             n: d.n,
-            strip: spark::strip(d),
+            spread: Some(d),
             meaning: "Duration of one step",
         })
     });
     let of_figures = figures.iter().filter(|figure| KEYS.contains(&figure.definition.key)).map(of_figure);
-    let cards: String = of_steps.chain(of_figures).map(|card| markup(&card)).collect();
+    let cards: Vec<Card<'_>> = of_steps.chain(of_figures).collect();
     if cards.is_empty() {
-        return cards;
+        return Default::default();
     }
-    format!(
-        "<div class=\"cards\" aria-label=\"Headline figures: median, its 95 % interval or range, number of samples\">{cards}</div>"
-    )
+    let drawn: String = cards.iter().map(markup).collect();
+    let markup = format!(
+        "<div class=\"cards\" aria-label=\"Headline figures: median, its 95 % interval or range, number of samples\">{drawn}</div>"
+    );
+    (markup, cards.iter().filter_map(samples).collect())
+}
+
+/// The samples of a card's figure, if it has any.
+fn samples(card: &Card<'_>) -> Option<Picture> {
+    let spread = card.spread?;
+    let stride = spread.samples.len().div_ceil(MOST_SAMPLES).max(1);
+    let points = spread.samples.iter().enumerate().step_by(stride).map(|(at, value)| (at as f64, *value));
+    let lines = vec![PlotLine::new("", false, points)];
+    let plot =
+        Plot { title: card.title.clone(), x: "sample".to_string(), y: card.unit.to_string(), lines, ..Plot::default() };
+    Some(Picture::new("", plot).caption(format!("{}: {}, n {}", card.text, card.below, count(card.n as u64))))
 }
 
 fn of_figure<'a>(figure: &Figure<'a>) -> Card<'a> {
     let d = figure.definition;
-    let (spread, strip, n) = match figure.value {
-        FigureValue::Spread(s) => (interval(d.unit, s, false), spark::strip(s), s.n),
+    let (around, spread, n) = match figure.value {
+        FigureValue::Spread(s) => (interval(d.unit, s, false), Some(s), s.n),
         FigureValue::Single(_, n) => (None, None, n),
     };
     let what = match d.key {
@@ -64,9 +83,9 @@ fn of_figure<'a>(figure: &Figure<'a>) -> Card<'a> {
         title: d.title.to_string(),
         text: value(d.unit, figure.central()),
         unit: d.unit,
-        below: spread.unwrap_or_else(|| what.to_string()),
+        below: around.unwrap_or_else(|| what.to_string()),
         n,
-        strip,
+        spread,
         meaning: d.meaning,
     }
 }
@@ -84,6 +103,6 @@ fn markup(card: &Card<'_>) -> String {
         Plain(unit),
         Plain(&card.below),
         count(card.n as u64),
-        card.strip.as_deref().unwrap_or_default()
+        card.spread.and_then(spark::strip).unwrap_or_default()
     )
 }

@@ -3,14 +3,14 @@
 use super::super::format::{count, value};
 use super::super::headline_figures::{Figure, FigureValue, figures, interval};
 use super::cards::cards;
-use candlescope_document::{Block, Cell, Forms, Row, Section, Table, column, missing, wide, words};
+use candlescope_document::{Block, Cell, Forms, Row, Section, Table, column, figure as shown, missing, wide, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::definitions::STATISTICS;
 
 /// Cards in large letters for a page, and a table; the cards alone where there are no requests.
 pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     let figures = figures(analysis);
-    let cards = cards(analysis);
+    let (cards, samples) = cards(analysis);
     if figures.is_empty() && cards.is_empty() {
         return None;
     }
@@ -39,13 +39,14 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         .brief("95 % interval of the median; below 6 the range (med.: requests' medians)")
         .nav("Figures")
         .with_in(Forms::PAGE, Block::Html(cards))
+        .with_in(Forms::JSON, Block::Pictures(samples))
         .with(table);
     Some(section)
 }
 
 fn row(figure: &Figure<'_>) -> Row {
     let unit = figure.definition.unit;
-    let show = |v: f64| Cell::from(value(unit, v));
+    let show = |v: f64| shown(value(unit, v), v);
     let text = |text: Option<String>| text.map_or(missing(), Cell::from);
     let maybe = |v: Option<f64>| v.map_or(missing(), show);
     let mut cells = match figure.value {
@@ -60,13 +61,13 @@ fn row(figure: &Figure<'_>) -> Row {
             show(d.max),
             show(d.mean),
             maybe(d.stddev),
-            count(d.n as u64).into(),
+            shown(count(d.n as u64), d.n as f64),
         ],
         FigureValue::Single(v, n) => {
             let remark = || text(figure.remark.map(str::to_string));
             let mut cells = vec![show(v), remark(), remark()];
             cells.extend(std::iter::repeat_with(missing).take(7));
-            cells.push(count(n as u64).into());
+            cells.push(shown(count(n as u64), n as f64));
             cells
         }
     };

@@ -24,7 +24,7 @@ pub(super) fn head(analysis: &Analysis) -> Document {
         Fact::new("host", manifest.host.clone()).only(Forms::FILES),
         Fact::new("records", rows.collect::<Vec<_>>().join(", ")).only(Forms::FILES),
         Fact::new("requests ended", analysis.latency.outcomes_in_words().unwrap_or_default()).only(Forms::FILES),
-        Fact::new("directory", analysis.dir.display().to_string()).only(Forms::PAGE),
+        Fact::new("directory", analysis.dir.display().to_string()).only(Forms::PAGE.and(Forms::JSON)),
         Fact::new("data", data(analysis, started)).only(Forms::TERMINAL),
     ];
     Document {

@@ -39,7 +39,7 @@ pub(crate) fn document(analysis: &Analysis, tree: usize, operators: usize) -> Do
             Section::new("flame", "Flame graph", flame::note(analysis))
                 .with(Block::Frames(flame::of_run(analysis)))
                 .or_say("There is nothing to draw.")
-                .only(Forms::PAGE),
+                .only(Forms::PAGE.and(Forms::JSON)),
         ),
         Some(samples::tokens(analysis)),
         Some(samples::section(analysis)),

@@ -49,7 +49,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
     if known.functions {
         columns.push(words("most of it in").only(Forms::FILES));
     }
-    columns.push(words("dtype").only(Forms::PAGE));
+    columns.push(words("dtype").only(Forms::PAGE.and(Forms::JSON)));
     let by = if known.gpu { "GPU self" } else { "self" };
     let sorted_by = columns.iter().position(|column| column.name == by).map(|at| at + 1);
     let width = match (known.gpu, known.launches) {

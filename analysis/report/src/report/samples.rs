@@ -2,7 +2,7 @@
 
 use super::super::charts::plots;
 use super::super::format::{count, duration, significant, value};
-use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, column, missing, words};
+use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, column, figure, missing, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::memory::{RESIDENT, Series};
 
@@ -16,7 +16,7 @@ pub(super) fn tokens(analysis: &Analysis) -> Section {
         .nav("Tokens")
         .with(Block::Pictures(chart.into_iter().collect()))
         .or_say("The run marks no decoding steps, so single tokens cannot be told apart.")
-        .only(Forms::PAGE)
+        .only(Forms::PAGE.and(Forms::JSON))
 }
 
 /// Every series, the most telling ones drawn.
@@ -34,7 +34,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
         .with(Block::Pictures(curves))
         .with(table.most(Most::of(0, 64, 100), "series", "in the table `samples`"));
     let empty = "The run holds no samples. Turn on the host collector to see memory and CPU use.";
-    if all.is_empty() { section.only(Forms::PAGE).or_say(empty) } else { section.only(Forms::FILES) }
+    if all.is_empty() { section.only(Forms::PAGE.and(Forms::JSON)).or_say(empty) } else { section.only(Forms::FILES) }
 }
 
 fn columns() -> Vec<candlescope_document::Column> {
@@ -43,9 +43,9 @@ fn columns() -> Vec<candlescope_document::Column> {
 }
 
 fn row(s: &Series) -> Row {
-    let show = |v: f64| Cell::from(if s.unit == "ratio" { significant(v) } else { value(&s.unit, v) });
-    let period = s.period_ns.map_or(missing(), |ns| duration(ns as f64).into());
+    let show = |v: f64| figure(if s.unit == "ratio" { significant(v) } else { value(&s.unit, v) }, v);
+    let period = s.period_ns.map_or(missing(), |ns| figure(duration(ns as f64), ns as f64));
     let words = [s.device.clone(), s.unit.clone()].map(Cell::from);
-    let figures = [show(s.min), show(s.mean), show(s.max), show(s.last), count(s.n).into(), period];
+    let figures = [show(s.min), show(s.mean), show(s.max), show(s.last), figure(count(s.n), s.n as f64), period];
     Row::new(s.metric.clone(), words.into_iter().chain(figures).collect())
 }

@@ -42,7 +42,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
         Table::new("", columns, phases.rows.iter().map(|one| row(analysis, one)).collect()).of_code(28).longest(60);
     let section = Section::new("phases", "Steps", note)
         .brief(format!("wall {wall}, {brief}"))
-        .with_in(Forms::PAGE, Block::Shares("Share of time by phase", bar(analysis)))
+        .with_in(Forms::PAGE.and(Forms::JSON), Block::Shares("Share of time by phase", bar(analysis)))
         .with(table.most(Most::of(8, 64, 100), "kinds of step", "in metrics.json"))
         .with_in(Forms::TERMINAL, Block::Text(warmup_in_words(analysis)));
     let section = Section { parts: vec![warmup(analysis), against_peaks(analysis)], ..section };

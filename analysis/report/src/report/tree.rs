@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Branches with a smaller share are left out (terminal, Markdown, page), so that they do not hide the rest.
 const SMALLEST: [f64; 3] = [0.005, 0.001, f64::MIN];
+/// Forms with room for every column.
+const LARGE: Forms = Forms::PAGE.and(Forms::JSON);
 
 /// At most `most` rows on a terminal.
 pub(super) fn section(analysis: &Analysis, most: usize) -> Section {
@@ -43,13 +45,13 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Section {
         column("share", ""),
         column("self", ""),
         column("self share", "").short("share"),
-        column("unaccounted", "self time ÷ total time of a path with children").only(Forms::PAGE),
+        column("unaccounted", "self time ÷ total time of a path with children").only(LARGE),
     ];
     if !gpu.is_empty() {
         columns.extend([
-            column("GPU total", "children included; mean of the measured intervals × calls").only(Forms::PAGE),
-            column("GPU self", "").only(Forms::PAGE),
-            column("GPU share", "GPU self time ÷ GPU time of the outermost steps").only(Forms::PAGE),
+            column("GPU total", "children included; mean of the measured intervals × calls").only(LARGE),
+            column("GPU self", "").only(LARGE),
+            column("GPU share", "GPU self time ÷ GPU time of the outermost steps").only(LARGE),
         ]);
     }
     let note = format!(

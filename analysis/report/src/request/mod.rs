@@ -20,6 +20,8 @@ pub struct RequestOutput {
     pub summary: String,
     /// The same for programs; times are nanoseconds.
     pub account: Value,
+    /// What all forms show.
+    pub document: Document,
     /// Paths of `request-N.html` and `request-N.md`, in this order.
     pub files: Vec<PathBuf>,
 }
@@ -38,7 +40,8 @@ pub fn write_request(
     let contents = [(name("html"), html::page(&document)), (name("md"), markdown::draw(&document))];
     let files = write_files(options.out.as_deref().unwrap_or(run.dir()), contents)?;
     let layout = Layout { width: options.terminal.width, color: options.terminal.color };
-    Ok(RequestOutput { summary: draw(&document, layout), account: request_json::account(run, account), files })
+    let (summary, account) = (draw(&document, layout), request_json::account(run, account));
+    Ok(RequestOutput { summary, account, document, files })
 }
 
 fn document(run: &Run, account: &RequestAccount) -> Document {

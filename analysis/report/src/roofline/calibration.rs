@@ -80,15 +80,16 @@ fn figure(fitted: &Fitted, n: usize) -> Value {
 
 /// A calibration for a terminal.
 pub fn calibration_text(calibration: &Calibration, width: usize) -> String {
-    draw(&document(calibration), Layout { width, color: false })
+    draw(&calibration_document(calibration), Layout { width, color: false })
 }
 
 /// A calibration as Markdown.
 pub fn calibration_markdown(calibration: &Calibration) -> String {
-    markdown::draw(&document(calibration))
+    markdown::draw(&calibration_document(calibration))
 }
 
-fn document(calibration: &Calibration) -> Document {
+/// What both show.
+pub fn calibration_document(calibration: &Calibration) -> Document {
     let device = &calibration.device;
     let facts = vec![Fact::new("device", format!("{} · {}", device.name, device.source))];
     super::document(&format!("Calibration of {}", device.name), facts, sections(calibration))

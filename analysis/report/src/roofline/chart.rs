@@ -2,9 +2,12 @@
 //! replaces, as in the plots of `report.html`.
 
 use crate::charts::page_theme::{GRID, LINE, POINT, TEXT, scaled};
+use candlescope_document::{Picture, Plot, PlotLine, PlotPoint};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (1120, 460);
+const X: &str = "FLOP/B, activations included";
+const Y: &str = "FLOP/s";
 
 /// A roof: its name, FLOP/s and bytes/s.
 pub(super) struct RoofLine {
@@ -22,7 +25,7 @@ pub(super) struct ChartPoint {
 }
 
 /// `None` without a roof or a point, and if the plot library fails, which leaves the chart out.
-pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String> {
+pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<Picture> {
     let usable = |value: f64| value.is_finite() && value > 0.0;
     let points: Vec<&ChartPoint> = points.iter().filter(|p| usable(p.intensity) && usable(p.flops)).collect();
     let roofs: Vec<&RoofLine> = roofs.iter().filter(|r| usable(r.flops) && usable(r.bandwidth)).collect();
@@ -36,6 +39,10 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
     let (left, right) = (least(&mut xs()) / 3.0, most(&mut xs()) * 10.0);
     let (bottom, top) = (least(&mut ys()) / 3.0, most(&mut ys()) * 3.0);
+    let line = |roof: &RoofLine| {
+        let start = left.max(bottom / roof.bandwidth);
+        [(start, start * roof.bandwidth), (roof.flops / roof.bandwidth, roof.flops), (right, roof.flops)]
+    };
     let mut out = String::new();
     {
         let root = SVGBackend::with_string(&mut out, SIZE).into_drawing_area();
@@ -51,8 +58,8 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
             .light_line_style(TRANSPARENT)
             .bold_line_style(GRID)
             .axis_style(GRID)
-            .x_desc("FLOP/B, activations included")
-            .y_desc("FLOP/s")
+            .x_desc(X)
+            .y_desc(Y)
             .x_label_formatter(&|v| short(*v))
             .y_label_formatter(&|v| short(*v))
             .label_style(("sans-serif", 13, &TEXT))
@@ -61,11 +68,8 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
             .ok()?;
         let style = ("sans-serif", 13).into_font().color(&TEXT);
         for roof in &roofs {
-            let ridge = roof.flops / roof.bandwidth;
-            let start = left.max(bottom / roof.bandwidth);
-            let line = [(start, start * roof.bandwidth), (ridge, roof.flops), (right, roof.flops)];
-            chart.draw_series(LineSeries::new(line, LINE.stroke_width(2))).ok()?;
-            let at = (ridge * 1.1, roof.flops * 1.6);
+            chart.draw_series(LineSeries::new(line(roof), LINE.stroke_width(2))).ok()?;
+            let at = (roof.flops / roof.bandwidth * 1.1, roof.flops * 1.6);
             chart.draw_series([Text::new(roof.name.clone(), at, style.clone())]).ok()?;
         }
         let radius = |point: &ChartPoint| if point.marked { 6 } else { 3 };
@@ -77,7 +81,15 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
         chart.draw_series(named).ok()?;
         root.present().ok()?;
     }
-    Some(scaled(&out, SIZE, "plot wide"))
+    let mut lines: Vec<PlotLine> = roofs.iter().map(|roof| PlotLine::new(&*roof.name, true, line(roof))).collect();
+    lines.extend([(true, "large"), (false, "small")].map(|(marked, name)| {
+        let points = points.iter().filter(|point| point.marked == marked);
+        let at = |p: &&ChartPoint| PlotPoint { name: p.name.clone(), x: p.intensity, y: p.flops, spread: None };
+        PlotLine { name: name.to_string(), connected: false, points: points.map(at).collect() }
+    }));
+    lines.retain(|line| !line.points.is_empty());
+    let plot = Plot { title: String::new(), x: X.to_string(), y: Y.to_string(), log: true, lines };
+    Some(Picture::new(scaled(&out, SIZE, "plot wide"), plot))
 }
 
 /// A power of ten in few letters: `10 G`, `0.1`.

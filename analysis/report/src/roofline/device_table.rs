@@ -4,9 +4,8 @@ use super::section::{shown, table_of};
 use super::static_sections::{bound, facts, rate_of, time_of};
 use super::{document, text};
 use crate::format::{count, duration, significant};
-use candlescope_document::html;
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Fact, Section};
+use candlescope_document::{Document, Fact, Section};
 use candlescope_predict::roofline::{DeviceRow, Outlook};
 use serde_json::{Value, json};
 
@@ -40,10 +39,10 @@ pub fn devices_text(all: &[(Outlook, DeviceRow)], width: usize) -> String {
     text(head(all), sections(all), width)
 }
 
-/// The table as a page.
-pub fn devices_page(all: &[(Outlook, DeviceRow)]) -> String {
+/// What a page with the table shows.
+pub fn devices_document(all: &[(Outlook, DeviceRow)]) -> Document {
     let model = all.first().map_or("devices", |(outlook, _)| outlook.model.name.as_str());
-    html::page(&document(&format!("{model} on {} devices", all.len()), head(all), sections(all)))
+    document(&format!("{model} on {} devices", all.len()), head(all), sections(all))
 }
 
 /// Model and question, which all share.

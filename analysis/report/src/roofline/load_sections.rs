@@ -85,6 +85,6 @@ pub(super) fn points(outlook: &Outlook, stages: &[LoadStage]) -> Section {
         })
     });
     let note = "A token of each request under way, by the median time per output token that was measured.";
-    let svg = chart(&roof_line(outlook).into_iter().collect::<Vec<_>>(), &points.collect::<Vec<_>>());
-    Section::new("load-roofline", "Measured tokens on the roofline", note).picture(svg)
+    let picture = chart(&roof_line(outlook).into_iter().collect::<Vec<_>>(), &points.collect::<Vec<_>>());
+    Section::new("load-roofline", "Measured tokens on the roofline", note).picture(picture)
 }

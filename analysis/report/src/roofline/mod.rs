@@ -8,13 +8,12 @@ mod run_sections;
 mod section;
 mod static_sections;
 
-pub use calibration::{calibration_json, calibration_markdown, calibration_text};
-pub use device_table::{devices_json, devices_page, devices_text};
+pub use calibration::{calibration_document, calibration_json, calibration_markdown, calibration_text};
+pub use device_table::{devices_document, devices_json, devices_text};
 
 use super::format::duration;
-use candlescope_document::html;
 use candlescope_document::terminal::{Layout, draw};
-use candlescope_document::{Document, Fact, Section};
+use candlescope_document::{Document, Fact, Picture, Section};
 use candlescope_predict::roofline::{HeatMap, LoadStage, Measured, Outlook};
 use section::predicted;
 use serde_json::{Value, json};
@@ -72,12 +71,12 @@ pub fn load_text(outlook: &Outlook, stages: &[LoadStage], width: usize) -> Strin
     text(static_sections::facts(outlook), sections, width)
 }
 
-/// `roofline.html` of a load test.
-pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> String {
+/// What `roofline.html` of a load test shows.
+pub fn load_document(outlook: &Outlook, stages: &[LoadStage]) -> Document {
     let title = format!("{} on {} under load", outlook.model.name, outlook.device.name);
     let points = load_sections::points(outlook, stages);
     let sections = load_sections::sections(stages).into_iter().chain([points]).chain(all_predicted(outlook));
-    html::page(&document(&title, static_sections::facts(outlook), sections.collect()))
+    document(&title, static_sections::facts(outlook), sections.collect())
 }
 
 fn all_predicted(outlook: &Outlook) -> impl Iterator<Item = Section> {
@@ -95,14 +94,14 @@ pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize)
     text(facts, run_sections::sections(runs, contexts), width)
 }
 
-/// `roofline.html` of a prediction.
-pub fn static_page(outlook: &Outlook) -> String {
+/// What `roofline.html` of a prediction shows.
+pub fn static_document(outlook: &Outlook) -> Document {
     let title = format!("{} on {}", outlook.model.name, outlook.device.name);
-    html::page(&document(&title, static_sections::facts(outlook), static_sections::sections(outlook)))
+    document(&title, static_sections::facts(outlook), static_sections::sections(outlook))
 }
 
-/// The chart of a run against its roofs, as SVG with the looks of `report.html`; `None` without a roof or a point.
-pub fn run_chart(run: &Measured) -> Option<String> {
+/// The chart of a run against its roofs, with the looks of `report.html`; `None` without a roof or a point.
+pub fn run_chart(run: &Measured) -> Option<Picture> {
     run_sections::roofline_chart(run)
 }
 
@@ -115,12 +114,12 @@ pub fn run_sentence(run: &Measured) -> Option<String> {
     (!told.is_empty()).then(|| format!("the device allows, as predicted: {}", told.join(", ")))
 }
 
-/// `roofline.html` of runs, with the prediction for the first one.
-pub fn dynamic_page(runs: &[Measured], contexts: Option<&HeatMap>) -> String {
+/// What `roofline.html` of runs shows, with the prediction for the first one.
+pub fn dynamic_document(runs: &[Measured], contexts: Option<&HeatMap>) -> Document {
     let mut sections = run_sections::sections(runs, contexts);
     let first = runs.first();
     let outlook = first.and_then(|run| run.outlook.as_ref());
     sections.extend(outlook.into_iter().flat_map(all_predicted));
     let title = outlook.map_or("run", |outlook| outlook.model.name.as_str());
-    html::page(&document(title, first.map_or_else(Vec::new, run_sections::facts), sections))
+    document(title, first.map_or_else(Vec::new, run_sections::facts), sections)
 }

@@ -5,7 +5,7 @@ use super::section::{MOST, shown, signed, table_of};
 use super::static_sections::{bound, lacking, spread};
 use crate::format::{count, duration, head as cut, path, percent, significant};
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, Most, Section};
+use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, Most, Picture, Section};
 use candlescope_predict::roofline::{HeatMap, Measured, Point, PointKind, Status};
 
 /// Longest name in a terminal's table.
@@ -116,7 +116,7 @@ fn roofline(run: &Measured) -> Section {
     Section::new("roofline", "Roofline", note).picture(roofline_chart(run))
 }
 
-pub(super) fn roofline_chart(run: &Measured) -> Option<String> {
+pub(super) fn roofline_chart(run: &Measured) -> Option<Picture> {
     let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
     let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
     let roofs = run.roofs.iter().filter_map(|roof| {

@@ -5,8 +5,9 @@ use crate::common::write_run;
 use candlescope_compare::{
     Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare, kernel_times,
 };
+use candlescope_document::html;
 use candlescope_reader::Run;
-use candlescope_report::compare::{page, text};
+use candlescope_report::compare::{document, text};
 use candlescope_schema::run::{MachineUse, RunManifest, env_key};
 use candlescope_schema::{Batch, KernelKind, Phase, SampleRecord};
 use candlescope_work::slo::Slo;
@@ -153,7 +154,7 @@ fn a_layer_that_takes_longer_is_named_with_its_share() {
     let shown = text(&found, false);
     assert!(shown.starts_with("Worse: a step takes ") && shown.contains("by more than the margin of 2.0 %"), "{shown}");
     assert!(shown.contains("Paths that changed") && shown.contains("[1]"), "{shown}");
-    let html = page(&found);
+    let html = html::page(&document(&found));
     assert_eq!(html.matches("<iframe class=\"flame\"").count(), 3, "A, B and their difference");
 }
 
@@ -226,7 +227,7 @@ fn what_runs_say_of_threads_and_of_others_comes_before_times() {
     assert_eq!(lines[0], "The run of B was disturbed: the load average was 8.10 on 2 processors.", "{shown}");
     assert_eq!(lines[1], "Not the same on both sides: rayon num threads: not set → 2.", "{shown}");
     assert!(lines[2].starts_with("Undecided"), "{shown}");
-    assert!(page(&found).contains("not set → 2"));
+    assert!(html::page(&document(&found)).contains("not set → 2"));
 }
 
 /// What was seen before the work began is not what happened while it ran: the run's verdict asks the samples of that

@@ -228,6 +228,42 @@ fn rates_by_kind_of_operation_are_found_again() {
     assert!(peaks_device(&spoiled, None).is_err_and(|error| error.to_string().contains("`attained`")), "{spoiled}");
 }
 
+/// Both models together carry the finer form, and neither has the cases for it alone.
+#[test]
+fn without_a_model_the_form_is_what_the_others_choose_alone() {
+    let device = fine_truth();
+    let asked = [
+        ("smollm2-135m", vec![(1, 32), (1, 900), (16, 128)]),
+        ("llama-3-8b", vec![(1, 32), (1, 900), (16, 128), (4, 512)]),
+    ];
+    let runs: Vec<CalibrationRun> = asked
+        .iter()
+        .flat_map(|(model, asked)| asked.iter().map(|(batch, prompt)| (*model, *batch, *prompt)))
+        .map(|(model, batch, prompt)| {
+            let name = format!("{model} x {batch} x {prompt}");
+            CalibrationRun { name, ..recorded(model, batch, prompt, &device, &mut || 1.0) }
+        })
+        .collect();
+    let found = calibrate(&runs, &device).unwrap();
+    assert_eq!((found.form, found.cases, found.models), (Form::Attained, 7, 2));
+    for (model, asked) in &asked {
+        let others: Vec<CalibrationRun> = runs.iter().filter(|run| run.shape.name != *model).cloned().collect();
+        let alone = calibrate(&others, &device).unwrap();
+        assert_eq!(alone.form, Form::Roof);
+        let own: Vec<&CalibrationRun> = runs.iter().filter(|run| run.shape.name == *model).collect();
+        assert_eq!(own.len(), asked.len());
+        for run in own {
+            let (ttft, tpot) = step_times(&run.shape, &alone.device, &run.scenario);
+            for (figure, expected) in [(Figure::Ttft, ttft), (Figure::Tpot, tpot)] {
+                let mut held = without(&found, LeftOut::Model).filter(|held| held.run == run.name);
+                let held = held.find(|held| held.figure == figure).unwrap();
+                let expected = expected.unwrap().mid;
+                assert!((held.predicted_ns / expected - 1.0).abs() < 1e-6, "{held:?}, alone {expected}");
+            }
+        }
+    }
+}
+
 /// Without recorded launches, launching a kernel and what a product costs beyond that share what the latencies tell:
 /// what holds best is their sum, which is what a product's launch costs.
 #[test]

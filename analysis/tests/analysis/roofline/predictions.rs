@@ -1,7 +1,8 @@
 //! Predictions computed by hand.
 
+use candlescope_document::html;
 use candlescope_predict::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
-use candlescope_report::roofline::{static_json, static_page, static_text};
+use candlescope_report::roofline::{static_document, static_json, static_text};
 use candlescope_work::devices::{Device, Format, Multiply, Origin, known_device};
 use candlescope_work::estimate::Estimate;
 
@@ -290,7 +291,7 @@ fn every_form_has_the_same_figures() {
     assert_eq!(json["decode"]["ns"]["mid"].as_f64(), outlook.decode.ns.map(|ns: Estimate| ns.mid));
     assert_eq!(json["device"]["origin"], "datasheet");
     assert!(json["assumptions"].as_array().unwrap().len() > 5);
-    let (text, page) = (static_text(&outlook, 120), static_page(&outlook));
+    let (text, page) = (static_text(&outlook, 120), html::page(&static_document(&outlook)));
     let batch = outlook.recommended.batch.expect("a batch").to_string();
     for shown in ["llama-2-7b", "6,738,415,616", "not measured here", &format!("recommended batch: {batch}"), "q4_0"] {
         assert!(text.contains(shown), "{shown} is not in\n{text}");

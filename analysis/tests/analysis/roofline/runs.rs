@@ -1,13 +1,14 @@
 //! Made-up runs with known utilisation against their roofs.
 
 use crate::common::{self, path, request, span, step, write_run};
+use candlescope_document::html;
 use candlescope_figures::Analysis;
 use candlescope_figures::Launched;
 use candlescope_predict::roofline::{
     Bound, CalibrationRun, Figure, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context,
 };
 use candlescope_reader::Run;
-use candlescope_report::roofline::{dynamic_json, dynamic_page, dynamic_text};
+use candlescope_report::roofline::{dynamic_document, dynamic_json, dynamic_text};
 use candlescope_schema::run::{GpuAccount, GpuDeviceAccount, RunManifest};
 use candlescope_schema::{Batch, PathInfo, Phase};
 use candlescope_work::devices::{Multiply, known_device};
@@ -149,7 +150,7 @@ fn above_the_roof_is_invalid_and_never_clipped() {
     assert_eq!(product.utilisation(), None, "nobody takes it for a figure");
     let cells: Vec<f64> = measured.layers[0].cells.iter().flatten().flatten().filter_map(|c| c.utilisation).collect();
     assert!(cells.iter().all(|share| (share - 2.0).abs() < 1e-6), "{cells:?}");
-    let page = dynamic_page(std::slice::from_ref(&measured), None);
+    let page = html::page(&dynamic_document(std::slice::from_ref(&measured), None));
     assert!(page.contains("200.0 %") && page.contains("invalid: 2.00 times"), "shown as it is");
 }
 
@@ -327,7 +328,7 @@ fn maps_of_layers_and_of_batches_and_contexts() {
     assert_eq!(json["runs"].as_array().map(Vec::len), Some(2));
     assert_eq!(json["runs"][0]["points"][0]["under"][0]["status"], "ok");
     assert_eq!(json["batch_and_context"]["rows"], json!(["1", "4"]));
-    let (text, page) = (dynamic_text(&runs, Some(&map), 120), dynamic_page(&runs, Some(&map)));
+    let (text, page) = (dynamic_text(&runs, Some(&map), 120), html::page(&dynamic_document(&runs, Some(&map))));
     assert!(text.contains("Bottleneck") && text.contains("neither: overhead") && text.contains("50.0 %"), "{text}");
     assert!(page.contains("Batch × context") && page.contains("mlp") || page.contains("down_proj"));
 }

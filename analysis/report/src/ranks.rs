@@ -1,11 +1,13 @@
-//! Ranks side by side, as text and as a page.
+//! Ranks side by side: as text, as a page, and as an object for programs.
 
-use super::facts::RankAnalysis;
-use super::reading::Source;
-use super::rules::LEAST_STEPS;
+use crate::advice::{gain, worded};
+use crate::format::{bytes, duration};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, maybe, words};
-use candlescope_schema::numbers::{bytes, duration, percent};
+use candlescope_figures::advice::{Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence};
+use candlescope_ranks::{RankAnalysis, Source};
+use candlescope_work::estimate::Estimate;
+use serde::Serialize;
 
 /// As text for a terminal, its lines as long as they need; with colours where `color` says so.
 pub fn text(analysis: &RankAnalysis, color: bool) -> String {
@@ -17,10 +19,64 @@ pub fn page(analysis: &RankAnalysis) -> String {
     html::page(&document(analysis))
 }
 
-/// What both show: the conclusion, findings, a row a rank, and a row a kind of operation and phase.
+/// As one object under stable keys: what is known of the ranks, and the findings with their words.
+pub fn json(analysis: &RankAnalysis) -> impl Serialize {
+    RanksObject { analysis, findings: analysis.findings.iter().map(RankObject::of).collect() }
+}
+
+#[derive(Serialize)]
+struct RanksObject<'a> {
+    #[serde(flatten)]
+    analysis: &'a RankAnalysis,
+    findings: Vec<RankObject<'a>>,
+}
+
+/// A finding. The first five keys are older than the others.
+#[derive(Serialize)]
+struct RankObject<'a> {
+    code: AdviceCode,
+    text: String,
+    remedy: String,
+    /// The most that it gains, as a share of a step.
+    gain: Option<f64>,
+    rank: Option<u32>,
+    severity: AdviceSeverity,
+    place: &'a AdvicePlace,
+    gain_bounds: Option<Estimate>,
+    /// Steps that its figures rest on; none where these are not the ones that are judged.
+    steps: Option<u64>,
+    confidence: Confidence,
+    evidence: &'a [AdviceFigure],
+    query: &'a str,
+}
+
+impl<'a> RankObject<'a> {
+    fn of(advice: &'a Advice) -> Self {
+        let (said, gain) = (worded(advice), gain_of(advice));
+        Self {
+            code: advice.code,
+            text: format!("{}.", said.message),
+            remedy: said.remedy,
+            gain: gain.map(|gain| gain.high),
+            rank: advice.place.rank,
+            severity: advice.severity,
+            place: &advice.place,
+            gain_bounds: gain,
+            steps: Some(advice.coverage.steps).filter(|steps| *steps > 0),
+            confidence: advice.confidence,
+            evidence: &advice.evidence,
+            query: &advice.query,
+        }
+    }
+}
+
+/// What all of them show: the conclusion, findings, a row a rank, and a row a kind of operation and phase.
 pub fn document(analysis: &RankAnalysis) -> Document {
     let conclusion = match analysis.findings.first() {
-        Some(first) => format!("{} {}.", first.text, first.remedy),
+        Some(first) => {
+            let said = worded(first);
+            format!("{}. {}.", said.message, said.remedy)
+        }
         None if analysis.source == Source::Unknown => {
             "What collectives take is not known: intervals of the host end before the device does. Record kernels (--cupti), or time on \
              the device for these intervals (--gpu-timing)."
@@ -29,14 +85,14 @@ pub fn document(analysis: &RankAnalysis) -> Document {
         None if analysis.matched == 0 => {
             "No collective was recorded by all ranks: name an interval all_reduce, or record kernels (--cupti).".to_string()
         }
-        None if analysis.steps < LEAST_STEPS => "Too few steps in which every rank's collectives are known, to judge.".to_string(),
+        None if analysis.has_too_few_steps() => "Too few steps in which every rank's collectives are known, to judge.".to_string(),
         None => "Ranks take equal times, and lose little to each other.".to_string(),
     };
     let from = match analysis.source {
         Source::Kernels => "kernels of the devices",
         Source::DeviceTime => "time on the devices",
         Source::Host => "intervals of the hosts",
-        Source::Unknown => "not known",
+        _ => "not known",
     };
     let steps = match analysis.phase.as_str() {
         "" => "no steps of all ranks".to_string(),
@@ -79,11 +135,21 @@ fn before(analysis: &RankAnalysis) -> Vec<String> {
 }
 
 fn findings(analysis: &RankAnalysis) -> Section {
-    let sentences = analysis.findings.iter().map(|finding| {
-        let gain = finding.gain.map(|gain| format!(" Gain at most {} of a step.", percent(gain))).unwrap_or_default();
-        format!("`{}`: {} {}.{gain}", finding.code.as_str(), finding.text, finding.remedy)
-    });
-    Section::new("findings", "What ranks lose to each other", "").list(sentences.collect())
+    let sentence = |advice: &Advice| {
+        let (said, sure) = (worded(advice), advice.confidence.level.name());
+        let gain = match gain_of(advice) {
+            Some(share) => format!(" Gain {} of a step, confidence {sure}.", gain(share)),
+            None => String::new(),
+        };
+        format!("`{}`: {}. {}.{gain}", advice.code, said.message, said.remedy)
+    };
+    let sentences = analysis.findings.iter().map(sentence).collect();
+    Section::new("findings", "What ranks lose to each other", "").list(sentences)
+}
+
+/// What a finding gains; `None` if it says nothing of that.
+fn gain_of(advice: &Advice) -> Option<Estimate> {
+    (advice.gain != Estimate::default()).then_some(advice.gain)
 }
 
 fn ranks(analysis: &RankAnalysis) -> Section {
