@@ -82,6 +82,7 @@ impl HostClock {
     pub(crate) fn shifted(self, ns: i64) -> Self {
         let mut piece = *self.piece.lock().unwrap_or_else(PoisonError::into_inner);
         piece.mapped_ns += ns;
+        piece.after_ns += ns;
         Self { source: self.source, piece: Arc::new(Mutex::new(piece)) }
     }
 }
@@ -91,17 +92,28 @@ struct Piece {
     ticks: Ticks,
     mapped_ns: i64,
     ns_per_tick: f64,
-    /// What each of its first ticks takes back of an error, nanoseconds.
-    back_per_tick: f64,
+    /// Nanoseconds of each of its first ticks, which take back an error.
+    steeper: f64,
     /// How many do: after them nothing is left to take back, however late the next piece comes.
-    back_ticks: i64,
+    steeper_ticks: i64,
+    /// What stands for `mapped_ns` after them.
+    after_ns: i64,
 }
 
 impl Piece {
+    /// One that takes back a share `back` of the time of so many ticks.
+    fn new(ticks: Ticks, mapped_ns: i64, ns_per_tick: f64, back: f64, steeper_ticks: i64) -> Self {
+        let steeper = ns_per_tick * (1.0 + back);
+        let taken = (steeper_ticks as f64 * steeper) as i64 - (steeper_ticks as f64 * ns_per_tick) as i64;
+        Self { ticks, mapped_ns, ns_per_tick, steeper, steeper_ticks, after_ns: mapped_ns + taken }
+    }
+
+    #[inline]
     fn map(&self, ticks: Ticks) -> HostNs {
         let delta = ticks.0.wrapping_sub(self.ticks.0) as i64;
-        let back = delta.min(self.back_ticks) as f64 * self.back_per_tick;
-        HostNs(self.mapped_ns + (delta as f64 * self.ns_per_tick + back) as i64)
+        let is_steeper = delta < self.steeper_ticks;
+        let (from, slope) = if is_steeper { (self.mapped_ns, self.steeper) } else { (self.after_ns, self.ns_per_tick) };
+        HostNs(from + (delta as f64 * slope) as i64)
     }
 }
 
@@ -131,7 +143,7 @@ impl TickMapper {
         let of_span = source.clock.delta_as_nanos(1, 1 + span);
         let ns_per_tick = of_span as f64 / span as f64;
         let (ticks, instant, system) = simultaneous(&source);
-        let piece = Piece { ticks, mapped_ns: system, ns_per_tick, back_per_tick: 0.0, back_ticks: 0 };
+        let piece = Piece::new(ticks, system, ns_per_tick, 0.0, 0);
         Self {
             source,
             first: (ticks, instant),
@@ -243,9 +255,7 @@ impl TickMapper {
         if self.pieces.len() >= MAX_PIECES {
             self.pieces.remove(0);
         }
-        let ns_per_tick = self.ns_per_tick;
-        let (back_per_tick, back_ticks) = (back * ns_per_tick, (over / ns_per_tick) as i64);
-        let piece = Piece { ticks, mapped_ns: mapped, ns_per_tick, back_per_tick, back_ticks };
+        let piece = Piece::new(ticks, mapped, self.ns_per_tick, back, (over / self.ns_per_tick) as i64);
         self.pieces.push(piece);
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = piece;
         if self.anchors.len() >= MAX_ANCHORS {
@@ -358,7 +368,7 @@ mod tests {
         let truth = mapper.ns_per_tick;
         // Seen on a busy machine: 18 parts per million.
         mapper.ns_per_tick *= 1.0 + 18e-6;
-        mapper.pieces[0].ns_per_tick = mapper.ns_per_tick;
+        mapper.pieces[0] = Piece::new(first, origin, mapper.ns_per_tick, 0.0, 0);
         let mut off = Vec::new();
         let mut at = Duration::ZERO;
         while at < Duration::from_secs(40) {
@@ -377,15 +387,15 @@ mod tests {
         let late = at + Duration::from_secs(10);
         let ticks = Ticks(first.0 + (late.as_nanos() as f64 / truth) as u64);
         mapper.anchor(ticks, began + late, 0);
-        let back = mapper.pieces[mapper.pieces.len() - 1].back_per_tick;
-        assert!((back / truth - STEEPEST).abs() < 1e-7, "{back} {truth}");
+        let slope = mapper.pieces[mapper.pieces.len() - 1].steeper;
+        assert!((slope / truth - 1.0 - STEEPEST).abs() < 1e-7, "{slope} {truth}");
     }
 
     #[test]
     fn an_error_is_taken_back_once_however_late_the_next_reading_is() {
         let mut mapper = TickMapper::new(TickSource::new());
         let (first, began, origin, truth) = (mapper.first.0, mapper.first.1, mapper.origin_ns, mapper.ns_per_tick);
-        mapper.pieces[0].ns_per_tick *= 1.0 + 18e-6;
+        mapper.pieces[0] = Piece::new(first, origin, truth * (1.0 + 18e-6), 0.0, 0);
         let ticks = |ms: u64| Ticks(first.0 + (ms as f64 * 1e6 / truth) as u64);
         mapper.anchor(ticks(500), began + Duration::from_millis(500), 0);
         let off = |ms: u64| mapper.to_host(ticks(ms)).0 - origin - ms as i64 * 1_000_000;

@@ -231,7 +231,6 @@ impl Drain {
     /// Makes one round over everything. It is `urgent` at a flush and at the end. Returns the most records found in one
     /// ring, scaled up if the ring is small.
     fn cycle(&mut self, meter: &CpuMeter, urgent: bool) -> usize {
-        self.mapper.maybe_resync();
         // The records of requests that have closed by now are all in the rings already. Requests are forgotten after
         // those records are resolved.
         let closed: Vec<RawRequest> = self.links.requests.try_iter().collect();
@@ -264,6 +263,8 @@ impl Drain {
             self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
         }
         *self.links.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+        // After the rings were read: what is in them is older than a new piece, and finding an old one costs more.
+        self.mapper.maybe_resync();
         meter.update();
         busiest
     }
