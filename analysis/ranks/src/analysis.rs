@@ -1,7 +1,7 @@
 //! What ranks do with each other.
 
 use super::clocks::{AlignedBy, Clocks};
-use super::collective::CollectiveKind;
+use super::collective::{CollectiveKind, LARGE};
 use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
@@ -9,9 +9,6 @@ use super::rank::Rank;
 use super::reading::{Reading, SeenCollective, Source, Time, merged};
 use super::rules;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
-const LARGE: u64 = 8 << 20;
 
 /// Reads the ranks' runs, and says what they do with each other.
 pub fn analyse(ranks: &Ranks) -> RankAnalysis {

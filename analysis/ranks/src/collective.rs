@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
+pub(crate) const LARGE: u64 = 8 << 20;
+
 /// A kind of collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]

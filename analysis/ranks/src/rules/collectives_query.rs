@@ -1,7 +1,7 @@
 //! SQL over the views of `docs/sql.md`, asked of the folder of the ranks' runs, or of the run whose threads they are, that finds the
 //! rows of a finding again.
 
-use crate::collective::CollectiveKind;
+use crate::collective::{CollectiveKind, LARGE};
 use crate::facts::RankAnalysis;
 use crate::reading::Source;
 
@@ -10,8 +10,6 @@ const TOGETHER: &str = "'allreduce', 'allgather', 'reducescatter', 'alltoall', '
 /// NCCL's kernels of the same.
 const TOGETHER_KERNELS: &str = "(name LIKE 'nccl%AllReduce%' OR name LIKE 'nccl%AllGather%' OR name LIKE 'nccl%ReduceScatter%' \
                                 OR name LIKE 'nccl%AlltoAll%' OR name LIKE 'nccl%AllToAll%')";
-/// Bytes of an operation from which it says what the link carries.
-const LARGE: u64 = 8 << 20;
 
 /// What each rank takes in collectives: the one for which others wait takes least.
 pub(super) fn times_of_ranks(analysis: &RankAnalysis) -> String {

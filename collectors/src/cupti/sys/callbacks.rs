@@ -396,9 +396,9 @@ mod tests {
         assert!(seen[0].start <= seen[0].end);
     }
 
-    /// A callback at the beginning or the end of a call of the driver.
-    fn call_of_driver(site: u32, cbid: u32) {
-        let data = CallbackData {
+    /// What the beginning or the end of a call tells.
+    fn data_at(site: u32) -> CallbackData {
+        CallbackData {
             site,
             function: null_mut(),
             parameters: null_mut(),
@@ -408,7 +408,12 @@ mod tests {
             context_uid: 1,
             shared: null_mut(),
             correlation: 1,
-        };
+        }
+    }
+
+    /// A callback at the beginning or the end of a call of the driver.
+    fn call_of_driver(site: u32, cbid: u32) {
+        let data = data_at(site);
         // SAFETY: the data is what the domain promises.
         unsafe { called(null_mut(), Domain::Driver as u32, cbid, (&raw const data).cast()) };
     }
@@ -458,17 +463,7 @@ mod tests {
         let mut subscriber = 0u8;
         SUBSCRIBER.store((&raw mut subscriber).cast(), Ordering::SeqCst);
         let call = |site: u32, leave: Option<&Inside>| {
-            let data = CallbackData {
-                site,
-                function: null_mut(),
-                parameters: null_mut(),
-                result: null_mut(),
-                symbol: null_mut(),
-                context: null_mut(),
-                context_uid: 1,
-                shared: null_mut(),
-                correlation: 1,
-            };
+            let data = data_at(site);
             let leave = leave.map_or(null_mut(), |leave| std::ptr::from_ref(leave).cast_mut().cast());
             // SAFETY: the data is what the domains promise, and `leave` outlives the call.
             unsafe { called(leave, 1, 307, (&raw const data).cast()) };
