@@ -1,5 +1,5 @@
-//! A candle program with everyday faults, each made by a word in the variable `FAULTS`: what findings say of them, and whether
-//! mending them brings what was promised.
+//! A candle program with everyday faults, each made by a word in the variable `FAULTS`: what findings say of them, and
+//! whether mending them brings what was promised.
 //!
 //! `FAULTS=dump CANDLESCOPE=parquet=runs,stacks=499 cargo run -p candlescope-examples --bin faults`, then
 //! `candlescope optimise --run 'FAULTS=dump faults' --try faults --promise hot_overhead`

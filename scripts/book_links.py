@@ -16,9 +16,26 @@ LINK = re.compile(r"(\]\()([^)\s]+)")
 HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
+def is_address(link):
+    """Whether the link is whole as it is: not by path."""
+    return "://" in link or link.startswith(("#", "mailto:"))
+
+
+def relinked(text, moved):
+    """The text with each link as `moved` makes it, except in blocks of code."""
+    inside, lines = False, []
+    for line in text.split("\n"):
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif not inside:
+            line = LINK.sub(lambda found: found[1] + moved(found[2]), line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def moved(link, folder):
     """The link as the book has it, of a page in `folder` (relative to docs/)."""
-    if "://" in link or link.startswith(("#", "mailto:")):
+    if is_address(link):
         return link
     path, mark, anchor = link.partition("#")
     inside = os.path.normpath(os.path.join("docs", folder, path))
@@ -32,15 +49,8 @@ def moved(link, folder):
 
 
 def page(text, folder):
-    """The page without its head, with its links moved, except in blocks of code."""
-    inside, lines = False, []
-    for line in HEAD.sub("", text).split("\n"):
-        if line.lstrip().startswith("```"):
-            inside = not inside
-        elif not inside:
-            line = LINK.sub(lambda found: found[1] + moved(found[2], folder), line)
-        lines.append(line)
-    return "\n".join(lines)
+    """The page without its head, with its links moved."""
+    return relinked(HEAD.sub("", text), lambda link: moved(link, folder))
 
 
 def chapters(items):

@@ -5,7 +5,8 @@
 # these are there. What was not tried is said: a program for macOS that was made on Linux is looked at (scripts/macho.py), and not run.
 # Usage: scripts/dist.sh [TARGET…]     [default: this machine's own, and on Linux the static one of musl beside it]
 # On Linux Debian's cross compilers make x86_64-pc-windows-gnu and aarch64-unknown-linux-gnu as well, and zig aarch64-apple-darwin
-# (scripts/apple_sdk.sh). OUT=DIR chooses another folder. SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
+# (scripts/apple_sdk.sh). OUT=DIR chooses another folder, which may hold what an earlier start left there and nothing else
+# (scripts/dist_folder.sh). SOURCE_DATE_EPOCH is the date of the files [default: that of the commit].
 # TEXTS=COMMAND is a program of this version that tells manual pages and completions where nothing starts the one that was made
 # [default: one that was tried before, or this machine's own, which takes as long to build again].
 set -Eeuo pipefail
@@ -20,7 +21,10 @@ epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH=$epoch
 targets=("$@")
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+# Bills of materials are written beside each Cargo.toml of the workspace, by a name that nobody else's file has.
+bill=bill-of-dist-$$
+without_bills() { find . \( -path ./target -o -path './.?*' \) -prune -o -name "$bill.json" -exec rm -f {} +; }
+trap 'rm -rf "$scratch"; without_bills' EXIT
 if [ ${#targets[@]} -eq 0 ]; then
   targets=("$host")
   case $host in *-linux-gnu) targets+=("${host%-gnu}-musl") ;; esac
@@ -28,6 +32,9 @@ fi
 
 need() { command -v "$1" >/dev/null 2>&1 || { echo "error: $1 is not installed: $2" >&2; exit 1; }; }
 need cargo-cyclonedx "cargo install cargo-cyclonedx --locked"
+# On Windows it may have the one name or the other.
+python=$(command -v python3 || command -v python || true)
+[ -n "$python" ] || need python3 "it makes addresses of links in the pages that are packed"
 # The C compiler that makes programs for $1 here, which links them, too, and Debian's package with it; nothing where none is known.
 cross_compiler() {
   case $1 in
@@ -120,8 +127,7 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) { retu
 C
 }
 
-rm -rf "$out"
-mkdir -p "$out"
+scripts/dist_folder.sh "$out"
 texts=${TEXTS:-}
 for target in "${targets[@]}"; do
   name=candlescope-$version-$target
@@ -183,10 +189,11 @@ for target in "${targets[@]}"; do
     esac
     $start completions $shell > "$folder/completions/$file"
   done
-  cp README.md LIMITATIONS.md CHANGELOG.md LICENSE-* "$folder/"
-  cargo cyclonedx -q --manifest-path cli/Cargo.toml --format json --target "$target" --override-filename sbom
-  mv cli/sbom.json "$folder/candlescope.cdx.json"
-  find . -name sbom.json -not -path "./$target_dir/*" -not -path './.*' -delete
+  cp LICENSE-* "$folder/"
+  for page in README.md LIMITATIONS.md CHANGELOG.md; do "$python" scripts/absolute_links.py "$page" > "$folder/$page"; done
+  cargo cyclonedx -q --manifest-path cli/Cargo.toml --format json --target "$target" --override-filename "$bill"
+  mv "cli/$bill.json" "$folder/candlescope.cdx.json"
+  without_bills
   case $target in
     *windows*)
       # The same commit gives the same archive: its dates are local times.

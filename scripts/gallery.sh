@@ -31,7 +31,9 @@ gpu=cli/tests/recorded/gpu/unmodified
 cp "$work/report/report.html" "$work/report/metrics.json" "$out/gpu/"
 trace "$gpu" "$out/gpu/trace.pftrace.gz"
 
-"$CANDLESCOPE" bench latency --model embedded --runs 20 --processes 3 --profiled 0 --out "$out/study" >/dev/null
+# Batches and lengths of prompts as well, so that its questions have answers; recorded runs of its cases would be megabytes.
+"$CANDLESCOPE" bench suite --model embedded --runs 12 --processes 3 --profiled 0 --batches 1,4,16 --prompts 16,64,256 --outputs 16 \
+  --no-progress --out "$out/study" >/dev/null
 
 # What do 16 bits cost on this CPU?
 program="$CANDLESCOPE profile --model embedded --max-new-tokens 48 --repeats 3 --no-progress --out {out}"

@@ -1,5 +1,5 @@
-"""What GitHub runs is what somebody looked at: every action by its commit, no token left in a checkout, no file changed on its way to
-Windows; and what a release is made of is checked before. `python3 -m unittest discover -s scripts`."""
+"""What GitHub runs is what somebody looked at: every action by its commit, no token left in a checkout, none that may write where
+nothing is published, no file changed on its way to Windows; and what a release is made of is checked before. `python3 -m unittest discover -s scripts`."""
 
 import pathlib
 import re
@@ -42,6 +42,18 @@ class Workflows(unittest.TestCase):
         self.assertGreater(len(checkouts), 5)
         for at, _, _, _, after in checkouts:
             self.assertEqual([line.strip() for line in after], ["with:", "persist-credentials: false"], at)
+
+    def test_a_workflow_may_read_and_only_what_publishes_may_write(self):
+        writes = {}
+        for path in sorted((ROOT / ".github/workflows").glob("*.yml")):
+            text = path.read_text()
+            self.assertIn("\npermissions:\n  contents: read\n", text, path.name)
+            writes[path.stem] = re.findall(r"^      ([\w-]+): write$", text, re.MULTILINE)
+            self.assertEqual(text.count(": write"), len(writes[path.stem]), path.name)
+        self.assertEqual(
+            {name: may for name, may in writes.items() if may},
+            {"pages": ["pages", "id-token"], "release": ["contents"]},
+        )
 
 
 class Archives(unittest.TestCase):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # They measure times, instructions or what a machine does meanwhile.
-QUIET = ["instructions", "stacks_cost", "perturb", "cost", "threads", "sampled_rates", "rayon_threads", "tensor_parallel"]
+QUIET = ["instructions", "stacks_cost", "perturb", "cost", "threads", "sampled_rates", "rayon_threads", "tensor_parallel", "skill"]
 # Minutes each: begun first, so that no long one is left for the end.
 LONG = ["recorded", "notebooks", "archive", "archive_processes", "hostile_files", "engines", "nsys", "docs", "every_query", "optimise", "long_run", "object_store", "bench", "json_schemas"]
 SUMMARY = "test result: "

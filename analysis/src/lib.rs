@@ -4,9 +4,10 @@
 //! [`Analysis::of`]; with findings and gains, [`analyze`]. For records, stream them with [`Run::batches`]. Sides of runs
 //! are compared with [`compare`].
 //!
-//! These names are what this crate promises, with the signatures of its functions. Fields of what they return are not: types
-//! of the fields of an [`Analysis`] are in `candlescope_figures`, which may change with every release as all crates below this
-//! one (reader, figures, predict, findings, compare, report, sql). Figures that keep their names are the keys of the JSON.
+//! These names are what this crate promises, with the signatures of its functions. Fields of what they return are not:
+//! types of the fields of an [`Analysis`] are in `candlescope_figures`, which may change with every release as all
+//! crates below this one (reader, figures, predict, findings, compare, report, sql). Figures that keep their names are
+//! the keys of the JSON.
 //!
 //! ```no_run
 //! use candlescope_analysis::{ReportOptions, write_report};

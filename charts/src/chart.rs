@@ -1,22 +1,13 @@
 //! Lines over two axes, as SVG and as PNG.
 
-use super::legend::TEXT;
+use super::palette::{GRID, SERIES, TEXT};
 use super::{Axis, label, names_above, png, svg};
+use candlescope_document::{Picture, Plot, PlotLine, PlotPoint};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::io;
 
 const SIZE: (u32, u32) = (960, 480);
-/// The colours of the lines: apart for the colour-blind as well [Okabe and Ito, *Color Universal Design*, 2008].
-const COLORS: [RGBColor; 6] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-];
-const GRID: RGBColor = RGBColor(215, 215, 215);
 
 /// A point of a line, with the interval of its value if there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,6 +56,21 @@ impl Chart {
         svg(SIZE, |area| self.draw(area))
     }
 
+    /// The chart for a document, with the figures that it is drawn from; `None` if there is nothing to draw.
+    pub fn picture(&self) -> Option<Picture> {
+        Some(Picture::new(self.svg()?, self.plot()))
+    }
+
+    fn plot(&self) -> Plot {
+        let name = |x: f64| self.x_label.map_or_else(String::new, |label| label(x));
+        let lines = self.lines.iter().map(|line| {
+            let points = line.points.iter().map(|p| PlotPoint { name: name(p.x), x: p.x, y: p.y, spread: p.spread });
+            PlotLine { name: line.name.clone(), connected: line.connected, points: points.collect() }
+        });
+        let (title, x, y) = (self.title.clone(), self.x.clone(), self.y.clone());
+        Plot { title, x, y, log: self.log, lines: lines.collect() }
+    }
+
     /// The chart as a PNG file.
     ///
     /// # Errors
@@ -87,7 +93,7 @@ impl Chart {
         let (low, high) = ends(&mut ys());
         area.fill(&WHITE).ok()?;
         let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&TEXT)).ok()?;
-        let colored = || self.lines.iter().zip(COLORS.iter().copied().cycle());
+        let colored = || self.lines.iter().zip(SERIES.iter().copied().cycle());
         let names: Vec<(&str, RGBColor)> = colored().map(|(line, color)| (line.name.as_str(), color)).collect();
         let area = names_above(area, &names)?;
         let mut builder = ChartBuilder::on(&area);
@@ -165,7 +171,7 @@ mod tests {
             let info = reader.next_frame(&mut pixels).unwrap();
             assert_eq!((info.width, info.height), SIZE);
             let has = |color: RGBColor| pixels.chunks(3).filter(|p| *p == [color.0, color.1, color.2]).count();
-            assert!(has(COLORS[0]) > 100 && has(COLORS[1]) > 100, "both lines");
+            assert!(has(SERIES[0]) > 100 && has(SERIES[1]) > 100, "both lines");
             // Text: dark pixels that are neither lines nor grid.
             assert!(pixels.chunks(3).filter(|p| p.iter().all(|v| *v < 80)).count() > 300, "words");
         }

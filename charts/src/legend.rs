@@ -1,5 +1,6 @@
 //! The names of a chart's lines in a strip above it, where they cover nothing.
 
+use super::palette::TEXT;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -8,7 +9,6 @@ const ROW: i32 = 22;
 const LEFT: i32 = 76;
 /// Width of a letter at most, in pixels.
 const LETTER: i32 = 8;
-pub(crate) const TEXT: RGBColor = RGBColor(40, 40, 40);
 
 /// Where each name stands: left edge and row.
 fn places(names: &[(&str, RGBColor)], width: i32) -> Vec<(i32, i32)> {

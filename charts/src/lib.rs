@@ -4,6 +4,7 @@
 mod axis;
 mod chart;
 mod legend;
+pub mod palette;
 mod picture;
 mod raster;
 

@@ -1,6 +1,6 @@
 //! `candlescope analyze`.
 
-use crate::full::{FullArgs, Shown};
+use crate::full::{AnalyzeChoices, FullArgs};
 use crate::json_arg::JsonArg;
 use crate::kept_between_runs;
 use crate::kept_between_runs::ledger_path;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let options = AnalyzeOptions::default().account(account).simulation(simulation_options(args)?);
     let options = options.ledger(ledger_path());
     if let Some(model) = &args.full.full {
-        let shown = Shown {
+        let shown = AnalyzeChoices {
             options: &options,
             peaks: args.peaks.as_deref(),
             top: args.top,

@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Follow one figure of many runs day by day
     #[command(after_help = crate::trend::EXAMPLES)]
     Trend(crate::trend::TrendArgs),
-    /// Remove the oldest days of an archive
+    /// Remove what is oldest in an archive
     #[command(after_help = crate::prune::EXAMPLES)]
     Prune(crate::prune::PruneArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines

@@ -88,7 +88,8 @@ A run of your own, of a built-in model on this machine: candlescope profile --mo
     )
 }
 
-/// What a browser opens the file at an absolute path by: `file:///runs/report.html`, on Windows `file:///C:/runs/report.html`.
+/// What a browser opens the file at an absolute path by: `file:///runs/report.html`, on Windows
+/// `file:///C:/runs/report.html`.
 fn address(path: &str) -> String {
     match path.starts_with('/') {
         true => format!("file://{path}"),

@@ -25,7 +25,8 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-/// Takes any text, so that an unknown code is answered with the nearest one and not with all; shells complete the known ones.
+/// Takes any text, so that an unknown code is answered with the nearest one and not with all; shells complete the known
+/// ones.
 #[derive(Debug, Clone)]
 struct CodeParser;
 

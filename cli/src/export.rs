@@ -15,6 +15,7 @@ use crate::output::say;
 use crate::warnings::warn;
 use anyhow::{Context, Result};
 use candlescope_core::RecordKind;
+use candlescope_core::beside_run;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::RunManifest;
 use candlescope_exporters::{chrome, perfetto};
@@ -36,11 +37,11 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let (name, hint, write): (_, _, Writer) = match args.format {
         ExportFormat::Chrome => {
             let hint = "open it at chrome://tracing, in speedscope, or at ui.perfetto.dev";
-            ("trace.json", hint, |out, run, batches| chrome::write(out, run, batches))
+            (beside_run::CHROME, hint, |out, run, batches| chrome::write(out, run, batches))
         }
         ExportFormat::Perfetto => {
             let hint = "open it at ui.perfetto.dev (it stays in your browser) or with trace_processor";
-            ("trace.pftrace", hint, |out, run, batches| perfetto::write(out, run, batches))
+            (beside_run::PERFETTO, hint, |out, run, batches| perfetto::write(out, run, batches))
         }
         ExportFormat::Kineto => return kineto(args, &run),
         ExportFormat::Otlp => return otlp(args, &run),
@@ -83,7 +84,7 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
             args.run.display()
         )
     })?;
-    let file = args.out.clone().unwrap_or_else(|| args.run.join("kineto.json"));
+    let file = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::KINETO));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = without_stacks(run);
     let written =

@@ -1,5 +1,5 @@
-//! The `candlescope` command: argument parsing and wiring, nothing else. Its commands and options are promised; this library is
-//! a part of candlescope that may change with every release.
+//! The `candlescope` command: argument parsing and wiring, nothing else. Its commands and options are promised; this
+//! library is a part of candlescope that may change with every release.
 //!
 //! It is a library so that it can be two programs: `candlescope`, which starts on any machine, and `candlescope-cuda`,
 //! which is linked to the driver's library and therefore starts only where there is one. The first hands commands that
@@ -8,6 +8,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
+#[cfg(feature = "lab")]
+mod api_key;
 #[cfg(feature = "query")]
 mod archive;
 mod args;
@@ -52,7 +54,6 @@ mod nsys;
 #[cfg(feature = "lab")]
 mod optimise;
 mod options;
-#[cfg(feature = "lab")]
 mod out_dir;
 mod output;
 mod overview;
@@ -81,6 +82,7 @@ mod shared_prompts;
 mod shell;
 #[cfg(feature = "query")]
 mod summary;
+mod this_program;
 mod threads;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;

@@ -1,11 +1,12 @@
 //! `candlescope load`.
 
+use crate::api_key::api_key;
 use crate::at_work::AtWork;
 use crate::durations::time;
 use crate::interrupts::on_interrupt;
 use crate::output::{note, say};
 use crate::progress::Progress;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
 use candlescope_lab::suites::parse_range;
@@ -241,9 +242,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         options = options.warmup(amount.context("--warmup")?);
     }
     if let Some(name) = &args.api_key_env {
-        let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
-        let key = key.ok_or_else(|| anyhow!("--api-key-env {name}: the variable is not set: export {name}=KEY"))?;
-        options = options.api_key(key.trim());
+        options = options.api_key(api_key(name)?);
     }
     if let Some(text) = &args.slo {
         options = options.slo(text.parse().context("--slo")?);

@@ -52,6 +52,7 @@ impl Options {
             context: runtime.max_model_len,
             memory: runtime.gpu_memory_utilization,
             cuda_graph: runtime.cuda_graph,
+            ..SlotOptions::default()
         })
     }
 

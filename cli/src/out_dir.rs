@@ -1,10 +1,13 @@
-//! Where results go that were not given a place: a directory of their own below `results`, so that two commands in a
-//! row do not meet.
+//! Where results go: into an empty directory. Without a place they get one of their own below `results`, so that two
+//! commands in a row do not meet.
 
 use anyhow::{Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "lab")]
+use std::path::PathBuf;
 
 /// The directory that was named, or `results/KIND-TIME`. Nobody can mean one of the latter with `resume`.
+#[cfg(feature = "lab")]
 pub(crate) fn chosen(named: Option<&Path>, kind: &str, resume: bool) -> Result<PathBuf> {
     match named {
         Some(named) => Ok(named.to_path_buf()),

@@ -4,6 +4,7 @@
 //! terminal, and a reader that goes away (`candlescope report | head`) is not an error.
 
 use anyhow::{Context, Result};
+use candlescope_core::steers_screen;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -92,7 +93,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 fn steers(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c != '\n' && c != '\t' && steers_screen(c)
 }
 
 #[cfg(test)]

@@ -322,11 +322,19 @@ fn generate_all(
 /// By which two runs can be told to have written the same; `None` where no tokens were generated.
 fn digest(outputs: &[Output]) -> Option<String> {
     let tokens = outputs.iter().map(|output| match output {
-        Output::Text(text) => text.sequences.first().map(|sequence| format!("{:?}", sequence.tokens)),
+        Output::Text(text) => of_sequences(text.sequences.iter().map(|sequence| sequence.tokens.as_slice())),
         Output::Vectors(_) => None,
     });
     let tokens: Vec<String> = tokens.collect::<Option<_>>()?;
     (!tokens.is_empty()).then(|| sha256(&tokens.join("\n")))
+}
+
+/// The tokens of a request: those of its first sequence, and of each that wrote others, with its place. So a batch in which all write
+/// the same is told from no other batch of that.
+fn of_sequences<'a>(mut sequences: impl Iterator<Item = &'a [u32]>) -> Option<String> {
+    let first = sequences.next()?;
+    let others = sequences.enumerate().filter(|(_, tokens)| *tokens != first);
+    Some(others.fold(format!("{first:?}"), |all, (at, tokens)| format!("{all} {}:{tokens:?}", at + 1)))
 }
 
 /// Says of which paths an experiment tells nothing.
@@ -398,4 +406,21 @@ fn show(
     }
     say(&report.summary)?;
     say(&format!("Run: {}   Report: {}", out.display(), out.join("report.html").display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_sequences;
+
+    #[test]
+    fn a_sequence_that_writes_something_else_is_told_by_its_place() {
+        let of = |sequences: &[&[u32]]| of_sequences(sequences.iter().copied());
+        // As runs of one sequence have had it since there are such runs.
+        assert_eq!(of(&[&[1, 2]]).as_deref(), Some("[1, 2]"));
+        assert_eq!(of(&[&[1, 2], &[1, 2], &[1, 2]]), of(&[&[1, 2]]), "as many times the same");
+        let of_wrong = [of(&[&[1, 2], &[1, 3], &[1, 2]]), of(&[&[1, 2], &[1, 2], &[1, 3]]), of(&[&[1, 2], &[1, 3]])];
+        assert_eq!(of_wrong[0].as_deref(), Some("[1, 2] 1:[1, 3]"));
+        assert!(of_wrong[0] != of_wrong[1] && of_wrong.iter().all(|wrong| *wrong != of(&[&[1, 2]])), "{of_wrong:?}");
+        assert_eq!(of_sequences(std::iter::empty()), None);
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) struct PromptInput {
 
 /// What a model is asked, and what the run keeps about that.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AskedPrompts {
     pub(crate) all: Vec<PromptInput>,
     /// About a data set.
     pub(crate) facts: Option<Value>,
@@ -97,7 +97,7 @@ fn message(value: &Value) -> Result<Message> {
 
 /// The prompts of a data set as tokens: in order or shuffled by the seed, without those that are too long, at most as
 /// many as wanted.
-pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>) -> Result<Asking> {
+pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>) -> Result<AskedPrompts> {
     let given = &options.given.dataset;
     let shuffle = given.shuffle.unwrap_or_default();
     let mut order: Vec<&Prompt> = set.prompts.iter().collect();
@@ -156,7 +156,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         "prompts_listed": facts.len(),
         "prompts": facts,
     });
-    Ok(Asking { all, facts: Some(facts) })
+    Ok(AskedPrompts { all, facts: Some(facts) })
 }
 
 /// A hash over all prompts of a data set, so that two runs can be told to have had the same.
@@ -184,8 +184,8 @@ fn fact(prompt: &Prompt, tokens: usize, keep_text: bool) -> Value {
 }
 
 /// One prompt for every request.
-pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> Asking {
-    Asking {
+pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> AskedPrompts {
+    AskedPrompts {
         all: vec![PromptInput {
             tokens,
             max_new_tokens: options.given.runtime.max_new_tokens,

@@ -1,4 +1,4 @@
-//! `candlescope prune`: removes the oldest days of an archive.
+//! `candlescope prune`: removes what is oldest in an archive.
 
 use crate::limits::limits;
 use crate::output::say;
@@ -18,7 +18,8 @@ pub(crate) struct PruneArgs {
     /// An archive
     #[arg(value_name = "ROOT")]
     root: PathBuf,
-    /// How much stays: days younger than 30d, 12h or 8w, or the youngest days up to 20GB or 1TB
+    /// How much stays: what ended in the last 30d, 12h or 8w, or what ended last up to 20GB or 1TB; runs that began on
+    /// one day on one machine go together, when the last of them does
     #[arg(long, value_name = "TIME|SIZE")]
     keep: String,
     /// Says what would be removed, and removes nothing
@@ -29,7 +30,7 @@ pub(crate) struct PruneArgs {
     json: bool,
 }
 
-/// Removes the oldest days.
+/// Removes what is oldest.
 pub(crate) fn run(args: &PruneArgs) -> Result<()> {
     let keep: Keep = args.keep.parse()?;
     let found = prune(&args.root, keep, args.dry_run, &limits(&[])?, &Disk::default())?;

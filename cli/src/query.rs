@@ -5,6 +5,7 @@ use crate::output::{note, say_in_parts};
 use crate::query_guard::guard;
 use crate::warnings::{warn, warn_unread};
 use anyhow::{Context, Result, bail};
+use candlescope_core::csv_field_of_others;
 use candlescope_reader::ReadLimits;
 use candlescope_sql::{Answer, LeftOut, Sources, SqlValue, doubles, query};
 use clap::{Args, ValueEnum};
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
     let answer = guard(&limits, || {
-        warn_of(&sources, &limits);
+        warn_of_doubles(&sources, &limits);
         query(&sql, &sources, &limits, args.limit)
     })?;
     warn(answer.findings());
@@ -94,14 +95,8 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     Ok(())
 }
 
-/// Warns of what makes answers wrong: archives that are being changed, and runs that are there twice.
-pub(crate) fn warn_of(sources: &Sources, limits: &ReadLimits) {
-    for root in sources.changing_archives() {
-        note(&format!(
-            "warning: a change of the archive `{root}` was stopped in the middle, or is being made: rows may be missing until \
-             `candlescope archive --to {root}` has finished it"
-        ));
-    }
+/// Warns of runs that are there twice, which makes answers wrong.
+pub(crate) fn warn_of_doubles(sources: &Sources, limits: &ReadLimits) {
     // What cannot be asked is told of by the question itself.
     let doubles = doubles(sources, limits).unwrap_or_default();
     for (one, other) in doubles.iter().take(MOST_DOUBLES) {
@@ -183,25 +178,16 @@ fn shown(value: &SqlValue) -> String {
 /// CSV [RFC 4180, with line feeds], a row at a time. Absent values are empty. Names in runs may be anybody's: a text that
 /// a spreadsheet would take for a formula begins with an apostrophe.
 fn csv(answer: &Answer) -> impl Iterator<Item = String> {
-    let head = answer.columns.iter().map(|name| field(name)).collect::<Vec<_>>().join(",");
+    let head = answer.columns.iter().map(|name| csv_field_of_others(name)).collect::<Vec<_>>().join(",");
     let value = |value: &SqlValue| match value {
         SqlValue::Null => String::new(),
         SqlValue::Bool(value) => value.to_string(),
         SqlValue::Int(value) => value.to_string(),
         SqlValue::Float(value) => value.to_string(),
-        SqlValue::Text(text) => field(text),
+        SqlValue::Text(text) => csv_field_of_others(text).into_owned(),
     };
     let rows = answer.rows.iter().map(move |row| format!("\n{}", row.iter().map(value).collect::<Vec<_>>().join(",")));
     std::iter::once(head).chain(rows)
-}
-
-fn field(text: &str) -> String {
-    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']) || text.starts_with(['\t', '\r', '\n']);
-    let text = if is_formula { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) };
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.into_owned(),
-    }
 }
 
 /// One object of JSON, a row at a time.
@@ -244,14 +230,6 @@ mod tests {
         let none = answer(Vec::new());
         assert_eq!(serde_json::from_str::<Value>(&object(&none, &[]).collect::<String>()).unwrap()["rows"], json!([]));
         assert_eq!(table(&none).collect::<String>().trim_start().replace(' ', ""), "ab\n(0rows)");
-    }
-
-    #[test]
-    fn what_a_spreadsheet_would_run_is_quoted() {
-        for formula in ["=1", "+1", "-1", "@a", "\t=1", " =1"] {
-            assert!(field(formula).starts_with('\'') || field(formula).starts_with("\"'"), "{formula:?}");
-        }
-        assert_eq!(field("model.layers"), "model.layers");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `replace` of long texts, is one piece, however long it takes and whatever it holds.
 
 use crate::output::note;
-use candlescope_reader::limits::Exceeded;
+use candlescope_reader::limits::ExceededLimit;
 use candlescope_reader::{Limit, ReadLimits};
 use candlescope_sql::QueryError;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -28,13 +28,13 @@ pub(crate) fn guard<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
             let found = resident().unwrap_or(0);
             if found > most {
                 give_up(
-                    Exceeded { limit: Limit::QueryBytes, found: Some(found), allowed: bytes },
+                    ExceededLimit { limit: Limit::QueryBytes, found: Some(found), allowed: bytes },
                     "the engine does not count all that it holds",
                 );
             }
             if began.elapsed() > latest {
                 give_up(
-                    Exceeded { limit: Limit::QuerySeconds, found: None, allowed: seconds },
+                    ExceededLimit { limit: Limit::QuerySeconds, found: None, allowed: seconds },
                     "the engine does not stop within a call of a function, such as replace of long texts",
                 );
             }
@@ -45,7 +45,7 @@ pub(crate) fn guard<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-fn give_up(exceeded: Exceeded, why: &str) -> ! {
+fn give_up(exceeded: ExceededLimit, why: &str) -> ! {
     note(&format!("error: {}. It was ended from outside: {why}", QueryError::Limit(exceeded)));
     std::process::exit(1);
 }

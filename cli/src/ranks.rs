@@ -3,16 +3,13 @@
 use crate::json_arg::JsonArg;
 use crate::output::{note, say};
 use anyhow::{Context, Result};
+use candlescope_core::beside_run::{RANKS_JSON, RANKS_PAGE};
 use candlescope_core::files::write_whole;
 use candlescope_ranks::{RankAnalysis, Ranks, RanksError, analyse};
 use candlescope_reader::{OpenError, ReadLimits, Run};
 use candlescope_report::ranks::{document, json as object, page, text};
 use std::io::{IsTerminal, Write as _};
 use std::path::Path;
-
-/// Files that a report of ranks writes beside their runs.
-const PAGE: &str = "ranks.html";
-const JSON: &str = "ranks.json";
 
 /// The ranks whose runs are in a folder, if it is one of these; with `by_thread` the threads of a run.
 pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Result<Option<Ranks>> {
@@ -59,7 +56,7 @@ pub(crate) fn reported(ranks: &Ranks, dir: &Path, out: Option<&Path>, json: Json
     let to = out.unwrap_or(dir);
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     let figures = serde_json::to_string_pretty(&object(&analysis))?;
-    for (name, text) in [(PAGE, page(&analysis)), (JSON, figures)] {
+    for (name, text) in [(RANKS_PAGE, page(&analysis)), (RANKS_JSON, figures)] {
         let file = to.join(name);
         write_whole(&file, |out| out.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -68,5 +65,5 @@ pub(crate) fn reported(ranks: &Ranks, dir: &Path, out: Option<&Path>, json: Json
     if json.is_json() {
         return Ok(());
     }
-    say(&format!("wrote {}\nwrote {}", to.join(PAGE).display(), to.join(JSON).display()))
+    say(&format!("wrote {}\nwrote {}", to.join(RANKS_PAGE).display(), to.join(RANKS_JSON).display()))
 }

@@ -1,4 +1,8 @@
-//! `candlescope record`: records a CUDA program that does not link candlescope, by a library that the driver and NVTX load into it.
+//! `candlescope record`: records a CUDA program that does not link candlescope, by a library that the driver and NVTX
+//! load into it.
+
+#[cfg(unix)]
+mod program_file;
 
 use crate::nsight::{entries, key_of, process};
 use crate::output::note;
@@ -7,7 +11,7 @@ use candlescope::env::EnvConfig;
 use candlescope::env::VARIABLE;
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
-use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, STEPS, WINDOWS, WORK, Windows, Work};
+use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, SESSION, STEPS, WINDOWS, WORK, Windows, Work};
 use candlescope_core::run::keys::Key;
 use candlescope_core::run::{Code, MANIFEST_FILE, RunManifest, env_key};
 use candlescope_reader::Run;
@@ -45,15 +49,15 @@ pub(crate) struct RecordArgs {
     /// Where the run goes: a directory that is not there yet, or empty
     #[arg(long, short, value_name = "RUN")]
     out: PathBuf,
-    /// Kernels of which steps: `all`; N in EVERY, such as 20/500, of a program whose ranges are its steps; N in a time, such as
-    /// 20/60s, of any program; or off
+    /// Kernels of which steps: `all`; N in EVERY, such as 20/500, of a program whose ranges are its steps; N in a time,
+    /// such as 20/60s, of any program; or off
     #[arg(long, value_name = "STEPS", default_value = "all")]
     cupti: String,
     /// The most of step time that recording may take, such as 1%: measured in place, and kept by leaving steps out
     #[arg(long, value_name = "SHARE")]
     budget: Option<String>,
-    /// The config.json of the language model that the program runs: its steps then have FLOPs and bytes, and what repeats is a
-    /// token
+    /// The config.json of the language model that the program runs: its steps then have FLOPs and bytes, and what
+    /// repeats is a token
     #[arg(long, value_name = "FILE")]
     model_config: Option<PathBuf>,
     /// What is done with it: batch=N, prompt=TOKENS (of each sequence), dtype=FORMAT of its weights, joined by commas
@@ -68,16 +72,21 @@ pub(crate) struct RecordArgs {
     /// Only NVTX ranges whose names this regular expression matches are steps
     #[arg(long, value_name = "REGEX")]
     step_range: Option<String>,
-    /// Records every process that the program starts, each as a run of its own below RUN. Otherwise the first one that uses CUDA
-    /// or NVTX is the one
+    /// Records every process that the program starts, each as a run of its own below RUN. Otherwise the first one that
+    /// uses CUDA or NVTX is the one
     #[arg(long)]
     follow_forks: bool,
+    /// Loads nothing before the program's own libraries (LD_PRELOAD), for those that cannot bear it: the last seconds
+    /// of what ends by _exit, and what stands before an exec, are lost
+    #[arg(long)]
+    no_preload: bool,
     /// The program and its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Runs the program; the exit status to end with: the program's, or 1 if it has none of its own and nothing was recorded.
+/// Runs the program; the exit status to end with: the program's, or 1 if it has none of its own and nothing was
+/// recorded.
 pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if let Some(steps) = &args.step_range {
         regex::Regex::new(steps).with_context(|| format!("--step-range {steps} is no regular expression"))?;
@@ -119,15 +128,15 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if !args.no_nvtx {
         command.env("NVTX_INJECTION64_PATH", &library);
     }
-    match preloaded(&library, std::env::var_os("LD_PRELOAD")) {
-        Some(preload) => _ = command.env("LD_PRELOAD", preload),
-        None => note(&format!(
-            "note: what ends by _exit loses its last seconds: {} cannot be preloaded, because of a space or a colon in its path",
-            library.display()
-        )),
+    if !args.no_preload {
+        match preload(&args.command[0], &library) {
+            Ok(preload) => _ = command.env("LD_PRELOAD", preload),
+            Err(why) => note(&format!("note: what ends by _exit loses its last seconds: {why}")),
+        }
     }
     [STEPS, CHILDREN, MODEL, WORK, WINDOWS].iter().for_each(|name| _ = command.env_remove(name));
-    command.env(VARIABLE, variable);
+    // CANDLESCOPE itself is left as it is: a program that links candlescope has a session of its own, where that says.
+    command.env(SESSION, variable);
     if windows.is_some() {
         command.env(WINDOWS, &args.cupti);
     }
@@ -198,7 +207,7 @@ fn beside(out: &Path) -> Option<PathBuf> {
     runs.to_str().is_some_and(|text| !text.contains(',')).then_some(runs)
 }
 
-/// `CANDLESCOPE` for the library: what the user says, and what was asked for here.
+/// What the library is told, as `CANDLESCOPE` would say it: what the user says, and what was asked for here.
 fn variable(given: Option<&str>, runs: &Path, cupti: &str, budget: Option<&str>) -> String {
     // A run of its own would be in another place, and the program's output is the program's.
     let ours = ["parquet", "parquet-hive", "report", "cupti"];
@@ -219,8 +228,21 @@ fn variable(given: Option<&str>, runs: &Path, cupti: &str, budget: Option<&str>)
     parts.join(",")
 }
 
-/// What is loaded before all other libraries: ours, for programs that end by `_exit`, and then the user's. `None` where its path has
-/// what separates paths there.
+/// What is loaded before all other libraries of this command, or why nothing is.
+#[cfg_attr(not(unix), allow(unused_variables, reason = "`record` works on Linux alone"))]
+fn preload(command: &OsStr, library: &Path) -> Result<OsString, String> {
+    #[cfg(unix)]
+    if let Some(obstacle) = program_file::obstacle(command) {
+        let name = command.display();
+        return Err(format!("{name} {}, so nothing is preloaded (LD_PRELOAD)", obstacle.text()));
+    }
+    let path = library.display();
+    preloaded(library, std::env::var_os("LD_PRELOAD"))
+        .ok_or_else(|| format!("{path} cannot be preloaded, because of a space or a colon in its path"))
+}
+
+/// What is loaded before all other libraries: ours, for programs that end by `_exit`, and then the user's. `None` where
+/// its path has what separates paths there.
 fn preloaded(library: &Path, others: Option<OsString>) -> Option<OsString> {
     let text = library.to_str()?;
     if text.contains(|c: char| c.is_whitespace() || c == ':') {
@@ -234,7 +256,8 @@ fn preloaded(library: &Path, others: Option<OsString>) -> Option<OsString> {
     Some(all)
 }
 
-/// Whether a process goes on. One that has ended and that nobody has asked about yet is only a row in the system's table.
+/// Whether a process goes on. One that has ended and that nobody has asked about yet is only a row in the system's
+/// table.
 fn lives(process: &str) -> bool {
     let Ok(text) = std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) else { return false };
     // Its name, which may have anything in it, stands in parentheses before its state.
@@ -291,7 +314,8 @@ fn collect(runs: &Path, out: &Path) -> Result<Vec<PathBuf>> {
 
 /// What a run has, in a line.
 fn tell(run: &Path) {
-    let text = match Run::open(run) {
+    let opened = Run::open(run);
+    let text = match &opened {
         Ok(opened) => {
             // By the tables: the manifest of a run that was not ended has no counts.
             let [steps, spans, kernels] =
@@ -312,6 +336,24 @@ fn tell(run: &Path) {
         Err(error) => error.to_string(),
     };
     note(&format!("wrote {}: {text}; candlescope report {}", run.display(), run.display()));
+    opened.ok().as_ref().and_then(Run::manifest).map(reported).unwrap_or_default().iter().for_each(|text| note(text));
+}
+
+/// What the library reported of a run that its verdict does not say, a line each.
+fn reported(manifest: &RunManifest) -> Vec<String> {
+    let known = |text: &str| manifest.verdict.findings.iter().any(|finding| finding.message().contains(text));
+    let problems = env_key::RECORDER_PROBLEMS.of(&manifest.environment).into_iter().flatten();
+    let problems = problems.filter_map(serde_json::Value::as_str);
+    // Its source stands before it.
+    let unknown = problems.filter(|text| !known(text.split_once(": ").map_or(*text, |(_, text)| text)));
+    let mut lines: Vec<String> = unknown.map(|text| format!("note: {text}")).collect();
+    if let Some(forked) = env_key::FORKED_UNRECORDED.of(&manifest.environment) {
+        lines.push(format!(
+            "note: processes that were forked from it while it was recorded made ranges or started the driver ({forked}), and nothing \
+             of them is recorded: have it start them anew (spawn, forkserver), with --follow-forks"
+        ));
+    }
+    lines
 }
 
 /// Why there are no kernels, where some were asked for.
@@ -327,10 +369,13 @@ fn told_apart(manifest: &RunManifest) -> String {
         (of(env_key::STEPS_BY_RESULTS), of(env_key::STEPS_BY_PATTERN), of(env_key::RESULTS_A_STEP));
     let percent = |key: Key<f64>| key.of(&manifest.environment).map(|share| (share * 100.0).floor());
     // Rounded down: what is said to be the same is.
-    let alike = match (percent(env_key::STEPS_ALIKE), percent(env_key::STEPS_ALIKE_LEAST)) {
+    let mut alike = match (percent(env_key::STEPS_ALIKE), percent(env_key::STEPS_ALIKE_LEAST)) {
         (Some(mean), Some(least)) => format!(", {mean:.0} % of their launches alike ({least:.0} % at least)"),
         _ => String::new(),
     };
+    if let Some(confidence) = percent(env_key::STEPS_CONFIDENCE) {
+        alike.push_str(&format!(", confidence {confidence:.0} %"));
+    }
     match (ended, results) {
         (0, _) => String::new(),
         (_, 0) => format!(" ({ended} by the results that it fetches; nothing repeats)"),
@@ -360,10 +405,13 @@ fn library() -> Result<PathBuf> {
     let places = [folder.join(FILE), folder.join("../lib").join(FILE)];
     places.into_iter().find(|place| place.is_file()).with_context(|| {
         format!(
-            "there is no {FILE} beside {} or in ../lib, which archives of a release have and `cargo install` leaves out: in the repository, \
-             cargo build --profile dist -p candlescope-inject, then copy target/dist/{FILE} to {}; {LIBRARY} names one elsewhere",
+            "there is no {FILE} beside {} or in ../lib: put it into {}. It is in the release's archive candlescope-{}-{}-unknown-linux-gnu.tar.gz, \
+             of which `cargo binstall` installs the command alone; in the repository, cargo build --profile dist -p candlescope-inject makes \
+             target/dist/{FILE}. {LIBRARY} names one elsewhere",
             exe.file_name().unwrap_or(OsStr::new("candlescope")).display(),
-            folder.display()
+            folder.display(),
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::ARCH,
         )
     })
 }
@@ -371,6 +419,7 @@ fn library() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_core::run::Finding;
 
     #[test]
     fn a_process_that_has_ended_is_not_waited_for() {
@@ -420,6 +469,21 @@ mod tests {
         assert!(said.ends_with("8 repeat the ones before, 99 % of their launches alike (81 % at least))"), "{said}");
         let said = of(&[(ended, 12), (repeated, 8), (results, 2)], &[alike[0], (env_key::STEPS_ALIKE_LEAST, 1.0)]);
         assert!(said.contains("before, 2 results each, 99 % of their launches alike (100 % at least)"), "{said}");
+        let said = of(&one, &[alike[0], alike[1], (env_key::STEPS_CONFIDENCE, 0.6756)]);
+        assert!(said.ends_with("(81 % at least), confidence 67 %)"), "{said}");
+    }
+
+    #[test]
+    fn what_the_library_reported_is_said_unless_the_verdict_says_it() {
+        let mut manifest = RunManifest::default();
+        let texts = ["cupti: detaching failed with error 7", "cupti: there is no driver"];
+        manifest.environment.insert(env_key::RECORDER_PROBLEMS.name().into(), texts.to_vec().into());
+        assert_eq!(reported(&manifest), texts.map(|text| format!("note: {text}")));
+        let said = Finding::new(Code::NoKernels, "kernels were not recorded: {error}", "none");
+        manifest.verdict.findings.push(said.text("error", "there is no driver"));
+        assert_eq!(reported(&manifest), ["note: cupti: detaching failed with error 7"]);
+        manifest.environment.insert(env_key::FORKED_UNRECORDED.name().into(), 3.into());
+        assert!(reported(&manifest)[1].contains("(3)") && reported(&manifest)[1].contains("--follow-forks"));
     }
 
     #[test]

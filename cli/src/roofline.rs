@@ -7,6 +7,7 @@ use crate::output::say;
 use crate::roofline_model::AskedModel;
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
+use candlescope_core::beside_run::{DYNAMIC_ANALYSIS, ROOFLINE_PAGE, STATIC_ANALYSIS};
 use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use candlescope_document::{Document, html};
@@ -304,7 +305,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     let mut files = Vec::new();
     if let Some(out) = &args.out {
         let page = html::page(&render::static_document(&outlook));
-        files = write(out, &[("static_analysis.json", pretty(&json)), ("roofline.html", page)])?;
+        files = write(out, &[(STATIC_ANALYSIS, pretty(&json)), (ROOFLINE_PAGE, page)])?;
     }
     show(args, &json, || render::static_document(&outlook), || render::static_text(&outlook, WIDTH), &files)
 }
@@ -339,7 +340,7 @@ fn of_devices(args: &RooflineArgs, model: &AskedModel) -> Result<()> {
     let mut files = Vec::new();
     if let Some(out) = &args.out {
         let page = html::page(&render::devices_document(&all));
-        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", page)])?;
+        files = write(out, &[("devices.json", pretty(&json)), (ROOFLINE_PAGE, page)])?;
     }
     show(args, &json, || render::devices_document(&all), || render::devices_text(&all, WIDTH), &files)
 }
@@ -368,11 +369,11 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     let json = render::dynamic_json(&measured, contexts.as_ref());
     let mut contents = Vec::new();
     if let Some(outlook) = measured[0].outlook.as_ref() {
-        contents.push(("static_analysis.json", pretty(&render::static_json(outlook))));
+        contents.push((STATIC_ANALYSIS, pretty(&render::static_json(outlook))));
     }
-    contents.push(("dynamic_analysis.json", pretty(&json)));
+    contents.push((DYNAMIC_ANALYSIS, pretty(&json)));
     let document = || render::dynamic_document(&measured, contexts.as_ref());
-    contents.push(("roofline.html", html::page(&document())));
+    contents.push((ROOFLINE_PAGE, html::page(&document())));
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let files = write(&out, &contents)?;
     let text = || {
@@ -479,7 +480,7 @@ fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     let json = render::load_json(&model.shape.name, &stages);
     let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let document = || render::load_document(&outlook, &stages);
-    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", html::page(&document()))];
+    let contents = [(DYNAMIC_ANALYSIS, pretty(&json)), (ROOFLINE_PAGE, html::page(&document()))];
     let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;
     show(args, &json, document, || render::load_text(&outlook, &stages, WIDTH), &files)
 }
@@ -488,11 +489,13 @@ fn thresholds(args: &RooflineArgs) -> Result<Thresholds> {
     args.rate.iter().try_fold(Thresholds::default(), |all, given| all.with(given)).context("in --rate")
 }
 
-fn pretty(json: &Value) -> String {
+/// JSON as files have it.
+pub(crate) fn pretty(json: &Value) -> String {
     format!("{json:#}\n")
 }
 
-fn write(out: &Path, contents: &[(&str, String)]) -> Result<Vec<PathBuf>> {
+/// Writes files of these names and texts into a directory, which is made if it is not there.
+pub(crate) fn write(out: &Path, contents: &[(&str, String)]) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory `{}`: give another one with --out", out.display()))?;
     let mut files = Vec::new();

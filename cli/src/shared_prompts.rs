@@ -1,11 +1,12 @@
 //! How far prompts begin as prompts before them do.
 
-/// Tokens of `prompts` that need not be computed if slots hold what they computed last, with `at_once` requests in slots: the
-/// beginning that a prompt shares with the one that lies in the free slot when it comes, of `least` tokens or more. A prompt's
-/// last token is always computed.
+/// Tokens of `prompts` that need not be computed if slots hold what they computed last, with `at_once` requests in
+/// slots: the beginning that a prompt shares with the one that lies in the free slot when it comes, of `least` tokens
+/// or more. A prompt's last token is always computed.
 ///
-/// Requests are taken to end in the order in which they came, so that the slot which one gets holds the prompt of `at_once` places
-/// before. Further slots are free as well and hold nothing: each of them would add a row to every step.
+/// Requests are taken to end in the order in which they came, so that the slot which one gets holds the prompt of
+/// `at_once` places before. Further slots are free as well and hold nothing: each of them would add a row to every
+/// step.
 pub(crate) fn shared_tokens(prompts: &[&[u32]], at_once: usize, least: usize) -> u64 {
     let at_once = at_once.max(1);
     let shared = |(n, prompt): (usize, &&[u32])| {

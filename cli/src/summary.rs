@@ -3,14 +3,14 @@
 use crate::json_arg::JsonArg;
 use crate::limits::limits;
 use crate::output::say;
-use crate::query::warn_of;
+use crate::query::warn_of_doubles;
 use crate::query_guard::guard;
 use crate::warnings::{warn, warn_unread};
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_document::html;
 use candlescope_sql::Sources;
-use candlescope_trends::{By, Summary, UNKNOWN, document, headlines, open_metrics, summarise, text};
+use candlescope_trends::{GroupBy, Summary, UNKNOWN, document, headlines, open_metrics, summarise, text};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
     #[command(flatten)]
-    of: Of,
+    of: RunSelection,
     /// Writes a page with charts there
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -40,14 +40,14 @@ pub(crate) struct SummaryArgs {
 
 /// Which runs, and how they are put together.
 #[derive(Debug, Args)]
-pub(crate) struct Of {
+pub(crate) struct RunSelection {
     /// Archives, runs and folders of these; s3://bucket/path, gs://, az:// and https:// as well
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// What tells runs apart, by commas: model, device, version, host, rank, option.NAME. Runs of one group are taken to do
     /// the same work
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model,device")]
-    by: Vec<By>,
+    by: Vec<GroupBy>,
     /// Only runs that began on this day (UTC) or later, as 2026-05-01
     #[arg(long, value_name = "DAY", value_parser = since)]
     since: Option<String>,
@@ -56,8 +56,8 @@ pub(crate) struct Of {
 }
 
 /// The same thing twice tells nothing apart.
-fn distinct(by: &[By]) -> Vec<By> {
-    let mut distinct: Vec<By> = Vec::new();
+fn distinct(by: &[GroupBy]) -> Vec<GroupBy> {
+    let mut distinct: Vec<GroupBy> = Vec::new();
     by.iter().for_each(|by| {
         if !distinct.contains(by) {
             distinct.push(by.clone());
@@ -75,13 +75,13 @@ fn since(text: &str) -> Result<String, String> {
     if is_day { Ok(text.to_string()) } else { Err(format!("`{text}` is no day: write it as 2026-05-01")) }
 }
 
-impl Of {
+impl RunSelection {
     pub(crate) fn summary(&self) -> Result<Summary> {
         let limits = limits(&[])?;
         let by = distinct(&self.by);
         let sources = Sources::open(&self.runs, &limits)?;
         let found = guard(&limits, || {
-            warn_of(&sources, &limits);
+            warn_of_doubles(&sources, &limits);
             headlines(sources, &by, self.since.as_deref(), &limits)
         })?;
         warn(&found.noticed);
@@ -94,7 +94,7 @@ impl Of {
             }
         }
         let unknown = by.iter().enumerate().find_map(|(at, by)| match by {
-            By::Option(name) if found.runs.iter().all(|run| run.keys[at] == UNKNOWN) => Some(name),
+            GroupBy::Option(name) if found.runs.iter().all(|run| run.keys[at] == UNKNOWN) => Some(name),
             _ => None,
         });
         if let Some(unknown) = unknown {

@@ -1,7 +1,7 @@
 //! `candlescope trend`: one figure of many runs, day by day.
 
 use crate::output::say;
-use crate::summary::Of;
+use crate::summary::RunSelection;
 use anyhow::{Result, bail};
 use candlescope_trends::{FIGURES, Figure, document_of, text_of};
 use clap::Args;
@@ -19,7 +19,7 @@ pub(crate) struct TrendArgs {
     #[arg(value_name = "FIGURE")]
     figure: String,
     #[command(flatten)]
-    of: Of,
+    of: RunSelection,
 }
 
 /// One figure, day by day.

@@ -1,8 +1,8 @@
 //! `candlescope views`: the tables and views of runs for other engines.
 
 use crate::limits::limits;
-use crate::output::say_in_parts;
-use crate::query::warn_of;
+use crate::output::{note, say_in_parts};
+use crate::query::warn_of_doubles;
 use crate::warnings::{warn, warn_unread};
 use anyhow::Result;
 use candlescope_sql::{Engine, Sources, script};
@@ -42,7 +42,13 @@ pub(crate) fn run(args: &ViewsArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
-    warn_of(&sources, &limits);
+    for root in sources.changing_archives() {
+        note(&format!(
+            "warning: a change of the archive `{root}` was stopped in the middle, or is being made: rows may be missing until \
+             `candlescope archive --to {root}` has finished it"
+        ));
+    }
+    warn_of_doubles(&sources, &limits);
     warn(sources.damage(|_| true));
     warn_unread(sources.left_out(), "`candlescope query --json`");
     say_in_parts(std::iter::once(script(engine, &sources, &limits)))

@@ -23,8 +23,8 @@ pub(crate) fn warn<'a>(findings: impl IntoIterator<Item = &'a Finding>) {
     }
 }
 
-/// Tells on standard error which runs are left out, a line each of the first ones, of which each says what it is about. `all` is
-/// what names them all.
+/// Tells on standard error which runs are left out, a line each of the first ones, of which each says what it is about.
+/// `all` is what names them all.
 #[cfg(feature = "query")]
 pub(crate) fn warn_left_out(lines: impl ExactSizeIterator<Item = String>, all: &str) {
     let more = lines.len().saturating_sub(MOST_LEFT_OUT);

@@ -2,7 +2,7 @@
 
 use crate::options::{Dataset, Options, Prompt};
 use crate::progress::Progress;
-use crate::prompts::{Asking, Encoder, PromptInput, always, of_dataset};
+use crate::prompts::{AskedPrompts, Encoder, PromptInput, always, of_dataset};
 use crate::shared_prompts::shared_tokens;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::{Handle, PerturbProgress};
@@ -153,8 +153,8 @@ fn decoder(
 /// Tokens that are looked up at once where nobody says how many.
 const LOOKAHEAD: usize = 4;
 
-/// How many decoding steps texts of one sequence take where tokens are looked up in them: what a run keeps of whether its texts repeat
-/// themselves. `None` where tokens are drawn, or none were decoded.
+/// How many decoding steps texts of one sequence take where tokens are looked up in them: what a run keeps of whether
+/// its texts repeat themselves. `None` where tokens are drawn, or none were decoded.
 fn lookup(prompts: &[Vec<u32>], outputs: &[Output], options: &Options) -> Option<Value> {
     let runtime = &options.given.runtime;
     if runtime.batch > 1 || runtime.temperature != 0.0 {
@@ -175,8 +175,8 @@ fn lookup(prompts: &[Vec<u32>], outputs: &[Output], options: &Options) -> Option
     (tokens > 0).then(|| json!({ "ahead": ahead, "tokens": tokens, "steps": steps, "checks": checks }))
 }
 
-/// What a run keeps of how the prompts of a data set that ran begin, with so many in slots at once, of which `reused` tokens were not
-/// computed in one pass over them; `None` where there are no two.
+/// What a run keeps of how the prompts of a data set that ran begin, with so many in slots at once, of which `reused`
+/// tokens were not computed in one pass over them; `None` where there are no two.
 fn sharing(prompts: &[&[u32]], at_once: usize, reused: u64) -> Option<Value> {
     if prompts.len() < 2 {
         return None;
@@ -186,12 +186,12 @@ fn sharing(prompts: &[&[u32]], at_once: usize, reused: u64) -> Option<Value> {
     Some(json!({ "tokens": tokens, "shared": shared_tokens(prompts, at_once, least), "reused": reused }))
 }
 
-/// Runs all requests with `at_once` of them under way. A pass over the prompts ends before the next one begins, and slots hold
-/// nothing of the pass before: that prompts come again is the measurement's doing. At the end of a time limit nothing more
-/// begins, and what is under way goes on to its end.
+/// Runs all requests with `at_once` of them under way. A pass over the prompts ends before the next one begins, and
+/// slots hold nothing of the pass before: that prompts come again is the measurement's doing. At the end of a time
+/// limit nothing more begins, and what is under way goes on to its end.
 fn continuously(
     model: &mut LoadedModel,
-    asking: &Asking,
+    asking: &AskedPrompts,
     options: &Options,
     around: &RunContext<'_>,
     at_once: usize,
@@ -251,7 +251,8 @@ fn continuously(
         Some(limit) => around.progress.at((begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64),
         None => around.progress.advance(),
     };
-    // Tokens that were not computed again in passes over all prompts, of which there are so many, and in one that was cut short.
+    // Tokens that were not computed again in passes over all prompts, of which there are so many, and in one that was
+    // cut short.
     let (mut outputs, mut reused, mut whole, mut done) = (Vec::new(), [0, 0], 0, 0);
     while limit.map_or(done < passes, |limit| done == 0 || begun.elapsed() < limit) {
         around.progress.message(match limit {
@@ -411,7 +412,7 @@ fn show(model: &mut LoadedVision, image: &Path, batch: usize) -> Result<usize> {
 }
 
 /// The prompts of a data set of images. Each is shown once, because its size says how many tokens it is.
-fn images_of_dataset(model: &mut LoadedVision, set: &Dataset, options: &Options) -> Result<Asking> {
+fn images_of_dataset(model: &mut LoadedVision, set: &Dataset, options: &Options) -> Result<AskedPrompts> {
     let name = model.info.name.clone();
     let most = model.info.context_length.saturating_sub(1);
     let model = RefCell::new(model);
@@ -465,7 +466,7 @@ fn place(n: usize, options: &Options, prompts: usize) -> usize {
 
 /// Runs warm-up and measured requests of at most `ticks` units of progress each.
 fn requests(
-    asking: Asking,
+    asking: AskedPrompts,
     options: &Options,
     around: &RunContext<'_>,
     ticks: usize,
@@ -518,8 +519,8 @@ fn requests(
     Ok(WorkResult { outputs, dataset: asking.facts, sharing: None, lookup: None })
 }
 
-/// Most requests in a row that bring an experiment no pair: no step of theirs is of the kind that was named, they have too few
-/// steps, or the budget is used up for long.
+/// Most requests in a row that bring an experiment no pair: no step of theirs is of the kind that was named, they have
+/// too few steps, or the budget is used up for long.
 const MOST_WITHOUT_PAIRS: u64 = 200;
 
 /// Runs requests until an experiment has its pairs.

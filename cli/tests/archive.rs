@@ -7,7 +7,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use candlescope_archive::disk::Disk;
 use candlescope_archive::{ArchiveError, Archived, Keep, Options, archive, prune};
+use candlescope_core::numbers::DAY_NS;
 use candlescope_reader::ReadLimits;
+use candlescope_sql::{Sources, query};
+use candlescope_testkit::ranks::{MadeRank, MadeRanks, as_threads};
 use common::*;
 use fleet::*;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -27,6 +30,8 @@ impl Place {
 fn runs_become_one_data_set_and_nothing_is_lost() {
     let place = Place::new();
     let before = contents(&[&place.dir.path().join("runs")]);
+    let has_rows = |table: &str| before.iter().any(|of| of.starts_with(table) && !of.ends_with("[]"));
+    assert!(has_rows("kernels") && has_rows("perturbations"), "{before:?}");
     // One that is not finished stays, and is told of.
     let open = place.run("open");
     copy(&place.run("a"), &open);
@@ -76,6 +81,16 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
         assert_eq!(of(&damaged, table, "run IN ('first', 'third')").1, 1, "{table}");
         assert_eq!(of(&damaged, table, "run <> 'first'").1, 1, "{table}");
     }
+    // The same where several archives are asked, and names of runs begin with theirs.
+    let of_both = |name: &str| {
+        let condition = format!("run = '{}/{name}'", damaged.display());
+        let asked =
+            ask(&[&damaged, &place.root()], &format!("SELECT count(DISTINCT run) FROM spans WHERE {condition}"));
+        let findings = asked.findings().len();
+        (asked.rows, findings)
+    };
+    assert_eq!(of_both("first"), (vec![vec![candlescope_sql::SqlValue::Int(1)]], 0));
+    assert_eq!(of_both("third").1, 1);
     // Without an index that can be read, all files are looked through.
     fs::write(damaged.join("runs.parquet"), "PAR1 nothing PAR1").unwrap();
     let (rows, findings) = of(&damaged, "spans", "run = 'first'");
@@ -454,6 +469,363 @@ fn names_of_several_places_stay_apart_and_copies_are_told_of() {
     for engine in ["duckdb", "spark"] {
         assert_eq!(theirs[engine]["runs"]["rows"], serde_json::json!(ours), "{engine}: {}", theirs[engine]);
     }
+}
+
+/// Whoever is stopped among many runs has those of earlier changes in the archive, each whole.
+#[test]
+fn many_runs_are_several_changes() {
+    let place = Place::new();
+    let expected = contents(&[&place.dir.path().join("runs")]);
+    let one_by_one = |runs: &[PathBuf], root: &Path, disk: Disk| {
+        let mut options = Options::default();
+        (options.runs_at_once, options.disk) = (1, disk);
+        archive(runs, root, &options).map(|done| (done, options.disk.changes()))
+    };
+    let of_two = {
+        let place = Place::new();
+        one_by_one(&place.runs()[..2], &place.root(), Disk::default()).unwrap().1
+    };
+    // While the third is prepared.
+    let stopped = one_by_one(&place.runs(), &place.root(), Disk::stops_after(of_two + 3)).unwrap_err();
+    assert!(stopped.to_string().contains("stopped for a test"), "{stopped}");
+    let archived = ask(&[&place.root()], "SELECT run FROM archived ORDER BY run");
+    assert_eq!(format!("{:?}", archived.rows), r#"[[Text("first")], [Text("second")]]"#);
+    assert_eq!(place.runs(), [place.run("c")]);
+    let (done, _) = one_by_one(&place.runs(), &place.root(), Disk::default()).unwrap();
+    assert!(done.runs.len() == 1 && done.left.is_empty() && place.runs().is_empty(), "{done:?}");
+    assert_eq!(contents(&[&place.root()]), expected);
+}
+
+/// An archiver writes small files together with new rows, and removes them: who had listed them lists again.
+#[test]
+fn questions_beside_an_archiver_have_what_was_there_before_or_after() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let place = Place::new();
+    let root = place.root();
+    place.archive(&[place.run("a")], Disk::default()).unwrap();
+    let more: Vec<PathBuf> = (0..6).map(|n| place.run(&format!("more-{n}"))).collect();
+    for (n, run) in more.iter().enumerate() {
+        copy(&place.run("b"), run);
+        rename(run, &format!("more-{n}"), "gpu-1", 0);
+    }
+    let has_ended = AtomicBool::new(false);
+    let sql = "SELECT run, count(*) AS n, sum(host_dur_ns) AS ns FROM spans GROUP BY run ORDER BY run";
+    let questions = || {
+        let mut answers = Vec::new();
+        while !has_ended.load(Ordering::Relaxed) {
+            answers.push(ask(&[&root], sql));
+        }
+        answers
+    };
+    let answers = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..2).map(|_| scope.spawn(questions)).collect();
+        for run in &more {
+            place.archive(std::slice::from_ref(run), Disk::default()).unwrap();
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        asking.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let last = ask(&[&root], sql).rows;
+    assert_eq!(last.len(), 7);
+    // In the middle of a change nobody knows what is there: that is told.
+    let is_told = |message: &str| message.contains("was stopped in the middle, or is being made");
+    let (told, whole): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.findings().iter().any(|found| is_told(&found.message())));
+    assert!(whole.len() > 6 && whole.len() > told.len(), "{} and {}", whole.len(), told.len());
+    for answer in whole {
+        assert!(answer.findings().is_empty(), "{:?}", answer.findings());
+        assert!(!answer.rows.is_empty() && answer.rows.iter().all(|row| last.contains(row)), "{:?}", answer.rows);
+    }
+}
+
+/// Whoever asks while it is changed is told, also of a change that began after the archive was opened.
+#[test]
+fn a_change_that_begins_before_files_are_listed_is_told() {
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let (root, limits) = (place.root(), ReadLimits::default());
+    let sources = Sources::open([&root], &limits).unwrap();
+    assert_eq!(sources.changing_archives().count(), 0);
+    fs::write(root.join("journal.json"), "{}").unwrap();
+    let asked = query("SELECT count(*) FROM runs", &sources, &limits, 0).unwrap();
+    let [finding] = asked.findings() else { panic!("{:?}", asked.findings()) };
+    let told = format!("a change of the archive `{}` was stopped in the middle", root.display());
+    assert!(finding.message().starts_with(&told), "{}", finding.message());
+    assert_eq!(asked.rows, [[candlescope_sql::SqlValue::Int(3)]]);
+}
+
+/// A folder that cannot be listed is not one without rows. The superuser may list any but a link to itself.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_listed_is_told_of() {
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let root = place.root();
+    let day = root.join("spans/date=2026-05-03");
+    std::os::unix::fs::symlink("date=2026-05-03", &day).unwrap();
+    // What is no folder is nobody's rows.
+    fs::write(root.join("spans/NOTES.md"), "mine").unwrap();
+    let asked = ask(&[&root], "SELECT count(DISTINCT run) FROM spans");
+    let [finding] = asked.findings() else { panic!("{:?}", asked.findings()) };
+    assert!(finding.message().starts_with(&format!("`{}` cannot be listed (", day.display())), "{}", finding.message());
+    assert_eq!(asked.rows, [[candlescope_sql::SqlValue::Int(3)]]);
+    assert!(ask(&[&root], "SELECT count(*) FROM steps").findings().is_empty());
+    // Nothing is removed by halves.
+    let before = names(&root);
+    for dry in [&["--dry-run"][..], &[]] {
+        let said = fails(&[&["prune", root.to_str().unwrap(), "--keep", "1d"], dry].concat());
+        assert!(said.contains("spans/date=2026-05-03` cannot be read"), "{said}");
+    }
+    assert_eq!(names(&root), before);
+}
+
+/// Programs may write into the folder that is the archive.
+#[test]
+fn a_folder_may_be_the_archive_of_its_own_runs() {
+    let place = Place::new();
+    let root = place.root();
+    for (from, to) in [("a", "date=2026-05-01/machine=gpu-1/run-1"), ("b", "date=2026-05-01/machine=gpu-1/run-2")] {
+        copy(&place.run(from), &root.join(to));
+    }
+    let (expected, root_text) = (contents(&[&root]), root.to_str().unwrap());
+    let said = ok(&["archive", root_text, "--to", root_text]);
+    assert!(said.starts_with("archived 2 runs with "), "{said}");
+    assert_eq!(contents(&[&root]), expected);
+    assert!(names(&root).iter().all(|file| !file.starts_with("date=")), "{:?}", names(&root));
+    // What came since is asked beside what is archived, and moved the next time.
+    copy(&place.run("c"), &root.join("date=2026-05-02/machine=gpu-1/run-3"));
+    let runs = |sql: &str| ask(&[&root], sql).rows.len();
+    assert_eq!((runs("SELECT run FROM runs"), runs("SELECT run FROM spans GROUP BY run")), (3, 3));
+    let with_slash = format!("{root_text}/.");
+    assert!(ok(&["archive", &with_slash, "--to", root_text]).starts_with("archived 1 run with "));
+    assert!(ok(&["archive", root_text, "--to", root_text]).starts_with("archived 0 runs with "));
+    assert_eq!((runs("SELECT run FROM archived"), runs("SELECT run FROM spans GROUP BY run")), (3, 3));
+}
+
+/// What commands write into a run's directory is known, and keeps no run from being archived.
+#[test]
+fn what_commands_made_of_runs_goes_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, root) = (dir.path().join("runs"), dir.path().join("archive"));
+    for name in ["host", "decode"] {
+        copy(&Path::new(ROOT).join("cli/tests/recorded/gpu").join(name), &runs.join(name));
+    }
+    let made = MadeRanks { steps: 12, ..MadeRanks::default() }.make();
+    let (batch, manifest) = as_threads(&made);
+    write_ranks(&runs, &[MadeRank { batch, manifest, truth: made[0].truth }]);
+    let recorded = names(&runs).len();
+    let path = |name: &str| runs.join(name).to_str().unwrap().to_string();
+    let (host, decode, threads) = (path("host"), path("decode"), path("rank-0"));
+    for format in ["chrome", "perfetto", "kineto", "firefox", "pprof", "stacks"] {
+        ok(&["export", format, &host]);
+    }
+    ok(&["report", &host]);
+    ok(&["roofline", &decode]);
+    ok(&["report", &threads, "--by-thread"]);
+    for format in ["perfetto", "kineto"] {
+        ok(&["export", format, &threads, "--by-thread"]);
+    }
+    let files = names(&runs).len() - recorded;
+    assert!(files > 18, "{:?}", names(&runs));
+    fs::write(runs.join("decode/crash.txt"), "it crashed").unwrap();
+    let (runs_text, root_text) = (runs.to_str().unwrap(), root.to_str().unwrap());
+    let said = ok(&["archive", runs_text, "--to", root_text]);
+    assert!(said.starts_with("archived 3 runs with "), "{said}");
+    assert!(said.contains(&format!("{files} files that commands had made of them")), "{said}");
+    assert!(!runs.join("host").exists() && !runs.join("rank-0").exists());
+    // What nothing makes again comes back.
+    let run = ask(&[&root], "SELECT run FROM archived WHERE crash_report IS NOT NULL").rows;
+    let [row] = &run[..] else { panic!("{run:?}") };
+    let candlescope_sql::SqlValue::Text(name) = &row[0] else { panic!("{run:?}") };
+    ok(&["archive", root_text, "--restore", name, "--to", &decode]);
+    assert_eq!(fs::read_to_string(runs.join("decode/crash.txt")).unwrap(), "it crashed");
+    // A folder or a file of somebody's keeps its run where it is.
+    for foreign in ["NOTES.md", "kineto/NOTES.md", "notes/report.html"] {
+        let file = runs.join("decode").join(foreign);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "mine").unwrap();
+        let left = run_in(&["archive", runs_text, "--to", root_text]);
+        assert!(left.contains("is no part of a run, and would be lost"), "{foreign}: {left}");
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+/// Standard error of a command that fails.
+fn run_in(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// A file that a later version wrote stays as it is, with what this one does not know of it.
+#[test]
+fn files_of_another_version_are_not_written_together_with_new_rows() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    let place = Place::new();
+    let root = place.root();
+    place.archive(&[place.run("a")], Disk::default()).unwrap();
+    let name = names(&root).into_iter().find(|name| name.starts_with("spans/")).unwrap();
+    let (file, rows) = (root.join(&name), {
+        let file = fs::File::open(root.join(&name)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        reader.map(Result::unwrap).collect::<Vec<RecordBatch>>()
+    });
+    let newer = |rows: &RecordBatch| {
+        let of_later = std::sync::Arc::new(Int64Array::from(vec![7; rows.num_rows()])) as ArrayRef;
+        let fields = rows.schema();
+        let columns = fields.fields().iter().map(|field| field.name().as_str()).zip(rows.columns().iter().cloned());
+        RecordBatch::try_from_iter_with_nullable(
+            columns.chain([("of_a_later_version", of_later)]).map(|(name, column)| (name, column, true)),
+        )
+        .unwrap()
+    };
+    let rows: Vec<RecordBatch> = rows.iter().map(newer).collect();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(fs::File::create(&file).unwrap(), rows[0].schema(), None);
+    rows.iter().for_each(|rows| writer.as_mut().unwrap().write(rows).unwrap());
+    writer.unwrap().close().unwrap();
+    let (bytes, expected) = (fs::read(&file).unwrap(), contents(&[&root, &place.run("b")]));
+    let done = place.archive(&[place.run("b")], Disk::default()).unwrap();
+    assert_eq!((done.runs.len(), done.left.len()), (1, 0), "{done:?}");
+    assert_eq!(contents(&[&root]), expected);
+    assert!(fs::read(&file).unwrap() == bytes, "{name} is another");
+}
+
+/// Indexes of earlier versions lack columns: these are null, also in scripts for other engines.
+#[test]
+fn an_index_of_an_earlier_version_is_asked() {
+    use arrow_array::RecordBatch;
+    use candlescope_sql::{Engine, SqlValue, script};
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let (root, limits) = (place.root(), ReadLimits::default());
+    let index = root.join("runs.parquet");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(&index).unwrap()).unwrap().build().unwrap();
+    let rows: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    let schema = rows[0].schema();
+    let is_new = |name: &str| ["world_size", "job"].contains(&name);
+    let older: Vec<usize> = (0..schema.fields().len()).filter(|at| !is_new(schema.field(*at).name())).collect();
+    assert_eq!(older.len() + 2, schema.fields().len());
+    let older = rows[0].project(&older).unwrap();
+    let file = fs::File::create(&index).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, older.schema(), None).unwrap();
+    writer.write(&older).unwrap();
+    writer.close().unwrap();
+    let asked = ask(&[&root], "SELECT count(*), count(job), count(world_size) FROM runs");
+    assert_eq!(asked.rows, [[SqlValue::Int(3), SqlValue::Int(0), SqlValue::Int(0)]]);
+    let sources = Sources::open([&root], &limits).unwrap();
+    let duckdb = script(Engine::DuckDb, &sources, &limits);
+    assert!(duckdb.contains(r#"CAST(NULL AS VARCHAR) AS "job""#), "{duckdb}");
+    let spark = script(Engine::Spark, &sources, &limits);
+    assert!(spark.contains("CAST(NULL AS BIGINT) AS `world_size`"), "{spark}");
+}
+
+/// What a run says, but for the size of its files: its report, and its figures, findings and timeline for programs.
+fn told(run: &Path) -> (String, [serde_json::Value; 3]) {
+    let run = run.to_str().unwrap();
+    let report = ok(&["report", run]);
+    let lines = report.lines().filter(|line| !line.contains("on disk"));
+    let mut figures = json(&ok(&["report", run, "--json"]));
+    figures["run"]["file_bytes"] = serde_json::Value::Null;
+    let findings = json(&ok(&["analyze", run, "--json"]));
+    let trace = json(&ok(&["export", "perfetto", run, "--json"]));
+    (lines.collect::<Vec<_>>().join("\n"), [figures, findings, trace])
+}
+
+#[test]
+fn a_run_comes_back_as_it_was() {
+    let place = Place::new();
+    let (root, of_gpu) = (place.root(), place.run("host"));
+    let root_text = root.to_str().unwrap();
+    copy(&Path::new(ROOT).join("cli/tests/recorded/gpu/host"), &of_gpu);
+    let of_gpu_id = json(&fs::read_to_string(of_gpu.join("run.json")).unwrap())["run_id"].as_str().unwrap().to_string();
+    let runs = [(place.run("b"), "second"), (of_gpu, of_gpu_id.as_str())];
+    let before = runs.each_ref().map(|(run, _)| (fs::read(run.join("run.json")).unwrap(), contents(&[run]), told(run)));
+    let all: Vec<PathBuf> = place.runs().into_iter().chain([place.run("host")]).collect();
+    assert_eq!(place.archive(&all, Disk::default()).unwrap().runs.len(), 4);
+    for ((run, name), (manifest, rows, (report, figures))) in runs.iter().zip(before) {
+        assert!(!run.exists());
+        let to = run.to_str().unwrap();
+        let said = ok(&["archive", root_text, "--restore", name, "--to", to]);
+        assert!(said.contains(&format!("wrote the run `{name}` with ")) && said.contains(to), "{said}");
+        assert!(fs::read(run.join("run.json")).unwrap() == manifest && contents(&[run]) == rows, "{name}");
+        let again = told(run);
+        assert_eq!(again.0, report);
+        figures.iter().zip(&again.1).for_each(|(before, after)| alike(before, after, name));
+        assert!(fails(&["archive", root_text, "--restore", name, "--to", to]).contains("exists: name a directory"));
+    }
+    let nowhere = place.run("nowhere");
+    let none = fails(&["archive", root_text, "--restore", "nobody", "--to", nowhere.to_str().unwrap()]);
+    assert!(none.contains("has no run `nobody`") && !nowhere.exists(), "{none}");
+    assert!(fails(&["archive", "--restore", "first", "--to", nowhere.to_str().unwrap()]).contains("of one archive"));
+}
+
+/// The same but for the last digits: rows are in another order.
+fn alike(one: &serde_json::Value, other: &serde_json::Value, place: &str) {
+    use serde_json::Value;
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>(), "{place}");
+            one.iter().for_each(|(key, value)| alike(value, &other[key], &format!("{place}/{key}")));
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            assert_eq!(one.len(), other.len(), "{place}");
+            one.iter()
+                .zip(other)
+                .enumerate()
+                .for_each(|(at, (one, other))| alike(one, other, &format!("{place}/{at}")));
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            assert!((a - b).abs() <= 1e-9 * a.abs().max(b.abs()), "{place}: {a} and {b}");
+        }
+        (one, other) => assert_eq!(one, other, "{place}"),
+    }
+}
+
+/// What stands in the help of the command works as it stands there.
+#[test]
+fn the_example_of_the_help_is_answered() {
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let help = ok(&["archive", "--help"]);
+    let (_, example) = help.split_once("candlescope query '").unwrap();
+    let (sql, _) = example.split_once('\'').unwrap();
+    let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ask(&[&place.root()], &sql).rows.len(), 1, "{sql}");
+}
+
+/// A server's run is as old as its end, and one whose clock was never set as old as its way into the archive.
+#[test]
+fn a_run_is_as_old_as_its_end() {
+    let place = Place::new();
+    // Begun 40 days ago, and ended now; of a clock that was never set; of one that is far ahead; long over.
+    let ended = |run: &Path| json(&fs::read_to_string(run.join("run.json")).unwrap())["ended_ns"].as_i64().unwrap();
+    let now = ended(&place.run("a"));
+    rename(&place.run("a"), "server", "gpu-1", 40);
+    change(&place.run("a"), |manifest| manifest["ended_ns"] = now.into());
+    copy(&place.run("b"), &place.run("d"));
+    for (name, run, started) in [("unset", "b", 5_000_000_000i64), ("ahead", "d", 4_070_908_800_000_000_000)] {
+        rename(&place.run(run), name, "gpu-2", 0);
+        change(&place.run(run), |manifest| {
+            (manifest["started_ns"], manifest["ended_ns"]) = (started.into(), (started + 1_000_000_000).into());
+        });
+    }
+    let runs: Vec<PathBuf> = ["a", "b", "c", "d"].map(|name| place.run(name)).into();
+    assert_eq!(place.archive(&runs, Disk::default()).unwrap().runs.len(), 4);
+    let root = place.root();
+    let pruned = |keep: &str| json(&ok(&["prune", root.to_str().unwrap(), "--keep", keep, "--json"]));
+    let kept = pruned("30d");
+    assert_eq!(kept["runs"], serde_json::json!(["third"]), "{kept}");
+    // The index takes room as well.
+    let files = names(&root);
+    let on_disk = files.iter().filter(|name| name.ends_with(".parquet"));
+    let bytes = on_disk.map(|name| fs::metadata(root.join(name)).unwrap().len()).sum::<u64>();
+    let stays = pruned("1GB");
+    assert_eq!((&stays["runs"], stays["kept_bytes"].as_u64()), (&serde_json::json!([]), Some(bytes)), "{stays}");
+    // In two days all of them are older than today, whatever their clocks say of them.
+    let limits = ReadLimits::default();
+    let later = prune(&root, Keep::Younger(-2 * DAY_NS), true, &limits, &Disk::default()).unwrap();
+    assert_eq!(later.runs.len(), 3, "{later:?}");
 }
 
 #[test]

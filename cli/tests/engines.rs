@@ -127,16 +127,19 @@ fn recorded(name: &str) -> PathBuf {
 #[test]
 fn three_engines_agree_on_runs_of_a_cpu() {
     let dir = tempfile::tempdir().unwrap();
-    let new = dir.path().join("it's new");
+    // What engines take for a pattern as well.
+    let new = dir.path().join("it's new [1]");
     let args =
         ["profile", "--model", "embedded", "--max-new-tokens", "6", "--repeats", "3", "--warmup", "1", "--no-progress"];
     ok(&[&args[..], &["--stacks", "--out", new.to_str().unwrap()]].concat());
     let perturbed = dir.path().join("perturbed");
     let experiment = ["--perturb", "path=mlp:+50%", "--perturb-pairs", "5", "--perturb-budget", "60%"];
     ok(&[&args[..], &experiment, &["--out", perturbed.to_str().unwrap()]].concat());
-    // One of an earlier version beside them, which lacks columns and tables.
+    // One of an earlier version beside them, which lacks columns and tables, and two ranks of a program.
     let old = Path::new(ROOT).join("analysis/tests/fixtures/schema-v1");
-    let runs = [new.as_path(), perturbed.as_path(), old.as_path()];
+    record_ranks(&dir.path().join("ranks"));
+    let ranks = ["ranks/rank-0", "ranks/rank-1"].map(|rank| dir.path().join(rank));
+    let runs = [new.as_path(), perturbed.as_path(), old.as_path(), ranks[0].as_path(), ranks[1].as_path()];
     let counts = compare(&runs, &everything(&[&new]));
     assert_eq!(rows_of(&counts, "phases by merged_ns"), rows_of(&counts, "phases"));
     for (name, rows) in counts {
@@ -147,7 +150,6 @@ fn three_engines_agree_on_runs_of_a_cpu() {
             "gpu_",
             "device_time",
             "device_accounts",
-            "stragglers",
             "kernels",
             "docs/sql.md",
             "docs/host.md",

@@ -1,4 +1,4 @@
-//! What commands print with `--json` is what `docs/schemas` says, without a field more.
+//! What commands print with `--json`, and tools for agents answer, is what `docs/schemas` says, without a field more.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_testkit::collector;
@@ -33,9 +33,13 @@ impl Answers {
         let fine = compares && matches!(status, Some(0..=2));
         assert!(fine || status == Some(0), "{command:?}: {}", text(&output.stderr));
         let answer = json(&text(&output.stdout));
-        let list = self.0.entry(schema).or_insert_with(|| object!([]));
-        list.as_array_mut().unwrap().push(answer.clone());
+        self.add(schema, answer.clone());
         answer
+    }
+
+    fn add(&mut self, schema: &str, answer: Value) {
+        let list = self.0.entry(schema).or_insert_with(|| object!([]));
+        list.as_array_mut().unwrap().push(answer);
     }
 }
 
@@ -215,6 +219,32 @@ fn of_servers_and_journeys(answers: &mut Answers, dir: &Path) {
     answers.take("journey", &[&["journey", &loads[0], &loads[1]], &goal[..]].concat());
 }
 
+/// What tools for agents answer. Of a tool that hands a command's answer on, that is held above.
+fn of_tools(answers: &mut Answers, dir: &Path) {
+    let root = dir.join("for-agents");
+    copy(&dir.join("runs/a"), &root.join("a"));
+    copy(&dir.join("latency"), &root.join("latency"));
+    let calls = [
+        ("list_runs", object!({})),
+        ("views", object!({})),
+        ("views", object!({ "table": "steps" })),
+        ("views", object!({ "table": "operators" })),
+        ("finding", object!({ "code": "launch_bound" })),
+    ];
+    for ((tool, _), answer) in calls.iter().zip(mcp_answers(&root, &calls)) {
+        let schema = match *tool {
+            "list_runs" => "mcp-list-runs",
+            "views" => "mcp-views",
+            _ => "explain",
+        };
+        if *tool == "list_runs" {
+            let has = |list: &str| answer[list].as_array().is_some_and(|list| !list.is_empty());
+            assert!(has("runs") && has("studies"), "{answer}");
+        }
+        answers.add(schema, answer);
+    }
+}
+
 /// What starts programs by a shell: a study of remedies, for which the time is too short (tests/optimise.rs holds one in
 /// which they are tried), a comparison in turns, and Nsight Compute.
 #[cfg(unix)]
@@ -296,6 +326,7 @@ fn answers_are_what_their_schemas_say() {
     answers.take("compare-programs", &["compare", &program("candle"), &program("torch")]);
     answers.take_document(&["compare", &program("candle"), &program("torch")]);
     of_servers_and_journeys(&mut answers, dir.path());
+    of_tools(&mut answers, dir.path());
     #[cfg(unix)]
     of_programs(&mut answers, dir.path());
     hold_against_schemas(&Value::Object(answers.0), cfg!(unix));

@@ -53,13 +53,11 @@ impl Server {
     }
 }
 
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"by hand","version":"1"}}}"#;
-
 #[test]
 fn it_ends_with_its_input_and_says_nothing_but_the_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = Server::start(dir.path());
-    server.say(HELLO);
+    server.say(MCP_HELLO);
     let mut out = BufReader::new(server.0.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();

@@ -239,6 +239,67 @@ fn changes_by_hand_are_held_against_the_program() {
 }
 
 #[test]
+fn a_command_that_takes_other_steps_is_judged_by_its_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    // A text in which the next tokens stood before: fewer and longer steps for the same tokens.
+    let prompt = "one two three four one two three four one two three";
+    let of = |more: &str| {
+        let text = format!("--prompt '{prompt}' --max-new-tokens 64 --repeats 2 --no-progress");
+        format!("{BINARY} profile --model embedded {text} {more} --out {{out}}")
+    };
+    let (run, ahead) = (of(""), of("--speculate 4"));
+    let args = ["--run", &run, "--try", &ahead, "--pairs", "8", "--no-progress", "--out", "s"];
+    done(dir.path(), &args);
+    let account = account(&dir.path().join("s"));
+    let phase = &phases(&account)[0];
+    assert_eq!((&phase["other_steps"], &phase["same_tokens"]), (&json!(true), &json!(true)), "{phase:#}");
+    assert!(["kept", "rejected"].contains(&phase["verdict"].as_str().unwrap()), "{phase:#}");
+    assert!(phase["why"].as_str().unwrap().contains("the mean request"), "{phase:#}");
+    // What the run's texts foretell can be named as what it obtains; of this model, they foretell nothing.
+    let args = ["--run", &run, "--try", &ahead, "--promise", "ngram_lookup", "--no-progress", "--out", "t"];
+    let error = text(&optimise(dir.path(), &args).output().unwrap().stderr);
+    assert!(error.contains("--promise: nothing was promised: weights stay in the processor's caches"), "{error}");
+}
+
+#[test]
+fn each_command_has_a_row_where_the_time_is_too_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let (run, one, other) = (profile(""), profile("--seed 7"), profile("--threads 1"));
+    let args = ["--run", &run, "--try", &one, "--try", &other, "--budget", "1s", "--no-progress", "--out", "s"];
+    let output = done(dir.path(), &args);
+    let account = account(&dir.path().join("s"));
+    assert_eq!((account["ended"].as_str(), phases(&account).len()), (Some("budget"), 2), "{account:#}");
+    for (at, phase) in phases(&account).iter().enumerate() {
+        assert_eq!((&phase["verdict"], &phase["title"]), (&json!("not_tried"), &json!(format!("Command {}", at + 1))));
+        let why = phase["why"].as_str().unwrap();
+        assert!(why.starts_with("8 pairs of runs take about") && why.ends_with("are left of the time"), "{why}");
+    }
+    assert!(text(&output.stdout).contains("--resume with a larger --budget goes on"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_gains_rest_on_has_to_be_the_same_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let group = dir.path().join("conf/runtime/mine.toml");
+    fs::create_dir_all(group.parent().unwrap()).unwrap();
+    let says = |tokens: u8| fs::write(&group, format!("max_new_tokens = {tokens}\nrepeats = 2\n")).unwrap();
+    says(12);
+    let args =
+        ["embedded", "runtime=mine", "--prompt-tokens", "8", "--budget", "1s", "--no-progress", "--out", "study"];
+    done(dir.path(), &args);
+    let rests_on = account(&dir.path().join("study"))["rests_on"].clone();
+    assert!(rests_on["candlescope"].as_str().is_some_and(|told| told.contains(" bytes, written at ")), "{rests_on}");
+    let again = [&args[..], &["--resume"]].concat();
+    says(13);
+    let error = text(&optimise(dir.path(), &again).output().unwrap().stderr);
+    let named = error.contains("was begun with another conf/runtime/mine.toml (");
+    assert!(named && error.contains("begin anew with another --out"), "{error}");
+    // Written anew, and says the same.
+    says(12);
+    done(dir.path(), &again);
+}
+
+#[test]
 fn an_interrupt_keeps_what_is_known_and_it_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("study");

@@ -47,6 +47,58 @@ fn a_folder_of_ranks_is_one_run_for_every_command() {
     // Ranks as SQL sees them.
     let sql = "SELECT count(DISTINCT rank) AS ranks FROM steps";
     assert_eq!(json(&ok(&["query", sql, folder, "--json"]))["rows"][0]["ranks"], 2);
+    stragglers(dir.path());
+}
+
+/// The first run of each rank's program, and the rank, as SQL puts them together.
+fn ranks_of(folders: &[&Path]) -> Vec<(String, u64)> {
+    let sql = "SELECT first_run, rank, steps, longest FROM stragglers WHERE phase = 'decode' ORDER BY first_run, rank";
+    let folders: Vec<&str> = folders.iter().map(|folder| folder.to_str().unwrap()).collect();
+    let answer = json(&ok(&[&["query", sql, "--json"], &folders[..]].concat()));
+    let rows = answer["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        assert!(row["steps"].as_u64() > Some(100) && row["longest"].as_u64() <= row["steps"].as_u64(), "{row}");
+        (row["first_run"].as_str().unwrap().to_string(), row["rank"].as_u64().unwrap())
+    })
+    .collect()
+}
+
+/// Runs of one start of a program are compared, whatever they are called, and no others.
+fn stragglers(folder: &Path) {
+    let of = |folder: &Path| [0u64, 1].map(|rank| (folder.join("rank-0").to_str().unwrap().to_string(), rank));
+    assert_eq!(ranks_of(&[folder]), of(folder));
+    let summary = json(&ok(&["summary", folder.to_str().unwrap(), "--json"]));
+    assert_eq!((&summary["runs"], &summary["groups"][0]["processes"]), (&1.into(), &2.into()), "{summary}");
+    // The same name every day, or for two starts at once: their time tells them apart, or what launchers call the job.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copied = |name: &str, days: i64, job: Option<&str>| {
+        let to = elsewhere.path().join(name);
+        for rank in ["rank-0", "rank-1"] {
+            copy(&folder.join(rank), &to.join(rank));
+            let path = to.join(rank).join("run.json");
+            let mut manifest = json(&std::fs::read_to_string(&path).unwrap());
+            manifest["run_id"] = "nightly".into();
+            for time in ["started_ns", "ended_ns"] {
+                manifest[time] = (manifest[time].as_i64().unwrap() - days * 86_400_000_000_000).into();
+            }
+            job.into_iter().for_each(|job| manifest["job"] = job.into());
+            std::fs::write(path, manifest.to_string()).unwrap();
+        }
+        to
+    };
+    let (today, yesterday) = (copied("today", 0, None), copied("yesterday", 1, None));
+    assert_eq!(ranks_of(&[&today, &yesterday]), [of(&today), of(&yesterday)].concat());
+    let again = copied("again", 0, None);
+    assert_eq!(ranks_of(&[&today, &again, &yesterday]), of(&yesterday), "who belongs to whom is not known");
+    let jobs = ["4711/0", "4712/0"].map(|job| copied(&job.replace('/', "-"), 0, Some(job)));
+    assert_eq!(ranks_of(&[&jobs[0], &jobs[1], &yesterday]), [of(&jobs[0]), of(&jobs[1]), of(&yesterday)].concat());
+    // A folder with both is one of ranks of one of them.
+    let both = elsewhere.path().join("both");
+    for (job, rank) in [(0, "rank-0"), (0, "rank-1"), (1, "rank-0"), (1, "rank-1")] {
+        copy(&jobs[job].join(rank), &both.join(format!("{job}-{rank}")));
+    }
+    let analysis = json(&ok(&["analyze", both.to_str().unwrap(), "--json"]));
+    assert_eq!((&analysis["world_size"], analysis["ranks"].as_array().unwrap().len()), (&2.into(), 2), "{analysis}");
 }
 
 #[test]

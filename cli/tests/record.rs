@@ -7,6 +7,8 @@ mod common;
 mod manners;
 #[path = "record/many_texts.rs"]
 mod many_texts;
+#[path = "record/preloading.rs"]
+mod preloading;
 #[path = "record/scripted_driver.rs"]
 mod scripted_driver;
 
@@ -303,6 +305,23 @@ fn a_program_without_ranges_is_one_step_and_one_without_cuda_is_no_run() {
 }
 
 #[test]
+fn a_command_without_its_library_says_where_to_take_one_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = dir.path().join("candlescope");
+    // The same program in another folder, whether or not that is on the same file system.
+    std::fs::hard_link(BINARY, &alone).or_else(|_| std::fs::copy(BINARY, &alone).map(drop)).unwrap();
+    let mut command = Command::new(&alone);
+    command.args(["record", "--out"]).arg(dir.path().join("run")).args(["--", "true"]);
+    let output = command.env_remove("CANDLESCOPE").env_remove("CANDLESCOPE_INJECT_LIBRARY").output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(!output.status.success() && err.lines().count() == 1, "{out}{err}");
+    let folder = format!("put it into {}.", dir.path().display());
+    for said in ["-unknown-linux-gnu.tar.gz", "cargo build --profile dist -p candlescope-inject", &folder] {
+        assert!(err.contains(said), "{said}: {err}");
+    }
+}
+
+#[test]
 fn what_the_library_does_not_understand_ends_the_recording_and_not_the_program() {
     let Some(program) = program() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -316,7 +335,8 @@ fn what_the_library_does_not_understand_ends_the_recording_and_not_the_program()
         command.output().unwrap()
     };
     let output = direct(None);
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(5), "err of both\n"), "it steps aside");
+    let aside = "err of both\ncandlescope: CANDLESCOPE is not set, as candlescope record does: nothing is recorded\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(5), aside), "it steps aside");
     for wrong in ["parquet=/proc/nowhere", "parket=x", "schedule=often,parquet=x"] {
         let output = direct(Some(wrong));
         let err = text(&output.stderr);

@@ -1,7 +1,7 @@
 //! What the program says of runs that it recorded itself, with the fault made on purpose: what is found, what a gain may
 //! be, and that the query of a finding returns its figures. Made-up rows cannot show that a rule reads what is written.
 #![allow(missing_docs, reason = "a test")]
-#![cfg(all(feature = "query", feature = "lab", target_os = "linux"))]
+#![cfg(all(feature = "query", feature = "lab", feature = "gpu", feature = "prometheus", target_os = "linux"))]
 #[path = "recorded/codes.rs"]
 mod codes;
 mod common;
@@ -11,6 +11,12 @@ mod disturbed;
 mod pages;
 #[path = "recorded/panels.rs"]
 mod panels;
+#[path = "recorded/scenes.rs"]
+mod scenes;
+#[path = "../../sdk/core/tests/scripted/mod.rs"]
+mod scripted;
+#[path = "recorded/scripted_gpu.rs"]
+mod scripted_gpu;
 
 use candlescope_core::metric;
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
@@ -217,9 +223,10 @@ fn on_gpu() -> [PathBuf; 5] {
         .map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
 }
 
-/// All of them.
+/// All of them, and those of programs that are made up.
 fn every() -> Vec<PathBuf> {
-    recorded().all().into_iter().map(Path::to_path_buf).chain(on_gpu()).collect()
+    let own = recorded().all().into_iter().chain(scenes::made().sound()).map(Path::to_path_buf);
+    own.chain(on_gpu()).chain([scripted_gpu::scripted().whole.clone()]).collect()
 }
 
 /// What `analyze` says of a run.

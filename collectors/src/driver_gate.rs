@@ -20,12 +20,12 @@ pub(crate) struct Gate(AtomicU32);
 /// A thread of ours is inside the driver.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Inside<'a>(&'a Gate);
+pub(crate) struct InDriver<'a>(&'a Gate);
 
 /// No thread of ours is inside the driver, and none gets in.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Closed<'a>(&'a Gate);
+pub(crate) struct ClosedGate<'a>(&'a Gate);
 
 #[cfg_attr(
     not(all(feature = "cuda", feature = "cupti")),
@@ -37,24 +37,24 @@ impl Gate {
     }
 
     /// Lets a thread of ours call the driver; `None` while the gate is closed. Never waits.
-    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+    pub(crate) fn enter(&self) -> Option<InDriver<'_>> {
         let one_more = |inside: u32| (inside != CLOSED).then(|| inside.saturating_add(1).min(CLOSED - 1));
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok().map(|_| Inside(self))
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok().map(|_| InDriver(self))
     }
 
     /// Closes the gate if no thread is inside; it opens again when the result is dropped. Never waits.
-    pub(crate) fn close(&self) -> Option<Closed<'_>> {
-        self.0.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| Closed(self))
+    pub(crate) fn close(&self) -> Option<ClosedGate<'_>> {
+        self.0.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| ClosedGate(self))
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for InDriver<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
         self.0.0.store(0, Ordering::Release);
     }

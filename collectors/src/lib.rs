@@ -1,7 +1,7 @@
 //! Collectors for candlescope: sources of samples that are taken on a background thread.
 //!
-//! Programs switch them on by the builder of `candlescope`, which shows their options. What is documented here is what it shows;
-//! the rest is hidden, and changes with any release.
+//! Programs switch them on by the builder of `candlescope`, which shows their options. What is documented here is what
+//! it shows; the rest is hidden, and changes with any release.
 //!
 //! | module | feature | measures |
 //! |---|---|---|

@@ -87,7 +87,7 @@ pub struct Section {
     /// Where it is shown.
     pub forms: Forms,
     /// What is said in place of the content where there is none; without that, an empty section is left out.
-    pub empty: &'static str,
+    pub empty: String,
 }
 
 impl Section {
@@ -103,7 +103,7 @@ impl Section {
             parts: Vec::new(),
             side_by_side: false,
             forms: Forms::ALL,
-            empty: "",
+            empty: String::new(),
         }
     }
 
@@ -155,8 +155,8 @@ impl Section {
 
     /// Says this where there is nothing to show.
     #[must_use]
-    pub fn or_say(mut self, empty: &'static str) -> Self {
-        self.empty = empty;
+    pub fn or_say(mut self, empty: impl Into<String>) -> Self {
+        self.empty = empty.into();
         self
     }
 

@@ -93,7 +93,7 @@ fn sections(all: &[Section]) -> Vec<Value> {
 }
 
 fn section(section: &Section) -> Value {
-    let empty = if section.says_empty(Forms::JSON) { section.empty } else { "" };
+    let empty = if section.says_empty(Forms::JSON) { section.empty.as_str() } else { "" };
     let nav = section.nav.as_deref().filter(|nav| *nav != section.title);
     Fields::new()
         .set("id", section.id.as_str())

@@ -87,7 +87,7 @@ fn draw_section(out: &mut String, section: &Section, level: usize) {
         paragraph(out, &prose(&section.note));
     }
     if section.says_empty(Forms::MARKDOWN) {
-        paragraph(out, section.empty);
+        paragraph(out, &section.empty);
     }
     for block in section.shown(Forms::MARKDOWN) {
         draw_block(out, block, level);

@@ -24,7 +24,7 @@ pub struct Table {
     /// What is said of the rows that are not shown: `in metrics.json`.
     pub rest: &'static str,
     /// How many are shown.
-    pub most: Most,
+    pub most: MostRows,
     /// The column that a page marks as the one by which the rows are ordered; 0 is that of the names.
     pub sorted_by: Option<usize>,
     /// Whether a page has a field to filter rows by name.
@@ -43,7 +43,7 @@ impl Table {
             rows,
             what: "rows",
             rest: "in the files",
-            most: Most::default(),
+            most: MostRows::default(),
             sorted_by: None,
             filter: false,
         }
@@ -79,7 +79,7 @@ impl Table {
 
     /// Shows so many of its rows, which are called `what`; `rest` says where the others are.
     #[must_use]
-    pub fn most(mut self, most: Most, what: &'static str, rest: &'static str) -> Self {
+    pub fn most(mut self, most: MostRows, what: &'static str, rest: &'static str) -> Self {
         (self.most, self.what, self.rest) = (most, what, rest);
         self
     }
@@ -109,7 +109,7 @@ impl Table {
 /// Rows that a form shows at most, and the smallest share that a row below the first level needs to be shown there
 /// (terminal, Markdown, page), so that it does not hide the rest. JSON has all rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Most {
+pub struct MostRows {
     /// Most rows on a terminal, of those whose share is large enough.
     pub terminal: usize,
     /// Most rows in Markdown, of those whose share is large enough.
@@ -120,13 +120,13 @@ pub struct Most {
     pub smallest: [f64; 3],
 }
 
-impl Default for Most {
+impl Default for MostRows {
     fn default() -> Self {
         Self::of(usize::MAX, usize::MAX, usize::MAX)
     }
 }
 
-impl Most {
+impl MostRows {
     /// So many rows in each form, whatever their share.
     pub fn of(terminal: usize, markdown: usize, page: usize) -> Self {
         Self { terminal, markdown, page, smallest: [f64::MIN; 3] }
@@ -273,14 +273,14 @@ impl Cell {
         &self.below
     }
 
-    /// What a page sorts by, in a column of figures: a figure without one comes last. Where no cell of a table has one, it is
-    /// not sorted.
+    /// What a page sorts by, in a column of figures: a figure without one comes last. Where no cell of a table has one,
+    /// it is not sorted.
     pub fn sort(&self) -> Option<f64> {
         Some(self.sort).filter(|v| v.is_finite())
     }
 
-    /// The number that the text shows, of several the leading one, in the unit in which it was computed (ns, bytes, 1 for all
-    /// of a share), as exact as that; for JSON.
+    /// The number that the text shows, of several the leading one, in the unit in which it was computed (ns, bytes, 1
+    /// for all of a share), as exact as that; for JSON.
     pub fn value(&self) -> Option<f64> {
         Some(self.value).filter(|v| v.is_finite())
     }

@@ -28,7 +28,7 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 
 /// The whole document. Its title is left out: who asked for it knows.
 pub fn draw(document: &Document, layout: Layout) -> String {
-    let mut out = Out::new(layout);
+    let mut out = TerminalText::new(layout);
     for text in document.before.iter().chain([&document.conclusion]).filter(|text| !text.is_empty()) {
         out.wrapped("", &sentence(text));
     }
@@ -44,24 +44,24 @@ pub fn draw(document: &Document, layout: Layout) -> String {
 
 /// A section by itself.
 pub fn section(section: &Section, layout: Layout) -> String {
-    let mut out = Out::new(layout);
+    let mut out = TerminalText::new(layout);
     out.section(section);
     out.text
 }
 
 /// A table by itself, without an end of line.
 pub fn table(table: &Table, layout: Layout) -> String {
-    let mut out = Out::new(layout);
+    let mut out = TerminalText::new(layout);
     out.table(table);
     out.text.trim_end().to_string()
 }
 
-struct Out {
+struct TerminalText {
     text: String,
     layout: Layout,
 }
 
-impl Out {
+impl TerminalText {
     fn new(layout: Layout) -> Self {
         Self { text: String::new(), layout: Layout { width: layout.width.max(60), ..layout } }
     }
@@ -119,7 +119,7 @@ impl Out {
             self.wrapped("  ", &section.note);
         }
         if section.says_empty(Forms::TERMINAL) {
-            self.wrapped("  ", section.empty);
+            self.wrapped("  ", &section.empty);
         }
         section.shown(Forms::TERMINAL).for_each(|block| self.block(block));
         section.parts.iter().for_each(|part| self.section(part));

@@ -320,7 +320,7 @@ fn every_text_of_a_document_is_in_every_form_but_where_it_is_said_why_not() {
 #[test]
 fn a_form_shows_the_rows_it_has_room_for_and_says_how_many_it_leaves_out() {
     let rows = (0..10).map(|n| Row { depth: 1, share: f64::from(n) / 10.0, ..Row::new(format!("row-{n}."), vec![]) });
-    let most = Most { smallest: [0.55, f64::MIN, f64::MIN], ..Most::of(3, 5, 7) };
+    let most = MostRows { smallest: [0.55, f64::MIN, f64::MIN], ..MostRows::of(3, 5, 7) };
     let table = Table::new("", vec![], rows.collect()).most(most, "paths", "in metrics.json");
     let document = Document { sections: vec![Section::new("a", "A", "").with(table)], ..Document::default() };
     let text = terminal::draw(&document, Layout::default());

@@ -1,7 +1,7 @@
 //! Exporters for candlescope: each turns the stream of records into a form that another tool reads.
 //!
-//! Programs add them by the builder of `candlescope`, which shows their options. What is documented here is what it shows; the
-//! rest is hidden, and changes with any release.
+//! Programs add them by the builder of `candlescope`, which shows their options. What is documented here is what it
+//! shows; the rest is hidden, and changes with any release.
 //!
 //! | module | feature | writes | read by |
 //! |---|---|---|---|

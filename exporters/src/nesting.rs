@@ -1,8 +1,8 @@
 //! Turns intervals into properly nested slices on a timeline, as timeline formats require.
 //!
 //! Host intervals nest by construction. Device times are measured one by one and may exceed their parent by a rounding
-//! error, so every slice is clipped to its parent and to what came before it. Ranges by start and end cross them, and get tracks
-//! of their own. Pure.
+//! error, so every slice is clipped to its parent and to what came before it. Ranges by start and end cross them, and
+//! get tracks of their own. Pure.
 
 use candlescope_core::SpanRecord;
 use candlescope_core::injected::is_start_end;
@@ -17,7 +17,7 @@ pub(crate) enum Edge {
     End { index: usize, end: i64 },
 }
 
-struct Open {
+struct OpenSlice {
     index: usize,
     end: i64,
     /// No later slice inside this one starts before this time.
@@ -37,8 +37,8 @@ pub(crate) struct CrossingTracks {
 }
 
 impl CrossingTracks {
-    /// A track for a range: the first one that is free. Few are needed where they come in the order of their ends, as they are
-    /// recorded.
+    /// A track for a range: the first one that is free. Few are needed where they come in the order of their ends, as
+    /// they are recorded.
     pub(crate) fn track(&mut self, start: i64, end: i64) -> usize {
         match self.ends.iter().position(|last| *last <= start) {
             Some(at) => {
@@ -54,12 +54,13 @@ impl CrossingTracks {
 }
 
 /// Edges of the intervals for which `time` gives a start and a duration. `spans` are ordered as in a batch: those of
-/// one step together, in enter order; those that [cross](crossing) have none. Times on one thread never go backwards from edge to edge within a step.
+/// one step together, in enter order; those that [cross](crossing) have none. Times on one thread never go backwards
+/// from edge to edge within a step.
 pub(crate) fn edges(spans: &[SpanRecord], time: impl Fn(&SpanRecord) -> Option<(i64, u64)>) -> Vec<Edge> {
     let mut edges = Vec::with_capacity(spans.len() * 2);
     // Intervals that are open according to parent links, with the position in `open` for those that have a slice.
     let mut ancestors: Vec<(u64, usize)> = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenSlice> = Vec::new();
     for (index, span) in spans.iter().enumerate().filter(|(_, span)| !is_start_end(&span.path.target)) {
         let depth = match span.parent_seq {
             Some(parent) => ancestors.iter().rposition(|(seq, _)| *seq == parent).map_or(0, |at| at + 1),
@@ -77,7 +78,7 @@ pub(crate) fn edges(spans: &[SpanRecord], time: impl Fn(&SpanRecord) -> Option<(
                 parent.cursor = end;
             }
             edges.push(Edge::Begin { index, start: from, end });
-            open.push(Open { index, end, cursor: from });
+            open.push(OpenSlice { index, end, cursor: from });
         }
         ancestors.push((span.seq, open.len()));
     }
@@ -85,7 +86,7 @@ pub(crate) fn edges(spans: &[SpanRecord], time: impl Fn(&SpanRecord) -> Option<(
     edges
 }
 
-fn close(open: &mut Vec<Open>, keep: usize, edges: &mut Vec<Edge>) {
+fn close(open: &mut Vec<OpenSlice>, keep: usize, edges: &mut Vec<Edge>) {
     while open.len() > keep {
         if let Some(slice) = open.pop() {
             edges.push(Edge::End { index: slice.index, end: slice.end });

@@ -421,3 +421,14 @@ fn duckdb_and_polars_agree_with_the_manifest() {
     let (ok, problems) = check(&run);
     assert!(!ok && problems.contains("rows on disk, run.json says"), "{problems}");
 }
+
+/// A program may begin after midnight whose options were set before.
+#[test]
+fn a_run_lies_in_the_folder_of_the_day_on_which_it_began() {
+    let root = tempfile::tempdir().unwrap();
+    let mut exporter = ParquetExporter::new(ParquetConfig::by_day_and_machine(root.path(), "run-1"));
+    let started_ns = 1_764_201_600_000_000_000 - 1;
+    exporter.start(&RunManifest { started_ns, host: "gpu-07".into(), ..manifest() }).unwrap();
+    let dir = root.path().join("date=2025-11-26/machine=gpu-07/run-1");
+    assert!(dir.join("run.json").is_file() && exporter.run_dir() == dir, "{}", exporter.run_dir().display());
+}

@@ -1,6 +1,6 @@
 //! The language model of a program, where the user says which one it is: what its steps do.
 
-use candlescope_core::injected::{MODEL, WORK};
+use crate::claim::Settings;
 use candlescope_core::run::model_key;
 use candlescope_core::{Annotation, Handle, Phase};
 use candlescope_work::devices::Format;
@@ -36,15 +36,15 @@ thread_local! {
 const LOST: u64 = u64::MAX;
 
 impl Model {
-    /// The one that the variables of `candlescope record` name, if they do.
+    /// The one that the settings of the recording name, if they do.
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn told() -> Result<Option<Self>, String> {
-        let Some(file) = std::env::var_os(MODEL) else { return Ok(None) };
-        let text = candlescope_core::files::read_text_limited(std::path::Path::new(&file), MOST_BYTES)
+    pub(crate) fn told(settings: &Settings) -> Result<Option<Self>, String> {
+        let Some(file) = &settings.model else { return Ok(None) };
+        let text = candlescope_core::files::read_text_limited(std::path::Path::new(file), MOST_BYTES)
             .map_err(|error| format!("{}: {error}", file.display()))?;
-        Self::of(&text, &std::env::var(WORK).unwrap_or_default()).map(Some)
+        Self::of(&text, &settings.work).map(Some)
     }
 
     /// `work`: `batch=1,prompt=64,dtype=bf16`, each of which may be missing.

@@ -1,8 +1,8 @@
 //! Steps of a program that marks none, by what it launches: stretches between two results repeat.
 //!
-//! A token of one program fetches a result, one of another program several; what lies between two of them is a *stretch*. Where the last
-//! stretches have repeated, so many of them make a step, and what is like it later is one, too. Programs that do several things have
-//! several patterns; all threads of a process count them alike.
+//! A token of one program fetches a result, one of another program several; what lies between two of them is a
+//! *stretch*. Where the last stretches have repeated, so many of them make a step, and what is like it later is one,
+//! too. Programs that do several things have several patterns; all threads of a process count them alike.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,13 +16,13 @@ const KEPT: usize = LONGEST * TIMES;
 pub(crate) const MOST: usize = 8;
 /// Bins that launches are counted in, by what they launch.
 const BINS: usize = 64;
-/// Of two stretches that are alike: launches that both have ÷ launches that either has. A context that grows changes a few kernels, a prompt
-/// in place of a token most.
+/// Of two stretches that are alike: launches that both have ÷ launches that either has. A context that grows changes a
+/// few kernels, a prompt in place of a token most.
 const ALIKE: f64 = 0.8;
 /// A graph is one launch, and stands for many.
 const OF_A_GRAPH: u32 = 1_000;
-/// Of what is launched beside tokens, a part at least is what no token launches: other kernels, as a prompt has. A part of a token, or
-/// two of them, has none.
+/// Of what is launched beside tokens, a part at least is what no token launches: other kernels, as a prompt has. A part
+/// of a token, or two of them, has none.
 const OF_ITS_OWN: f64 = 0.05;
 
 /// What was launched between two results.
@@ -82,6 +82,9 @@ struct Pattern {
 #[derive(Debug)]
 pub(crate) struct PatternTable(Mutex<Vec<Pattern>>);
 
+/// The patterns of this process.
+pub(crate) static FOUND: PatternTable = PatternTable::new();
+
 impl PatternTable {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
@@ -123,6 +126,16 @@ impl Pattern {
     fn launches(&self) -> u32 {
         self.stretches[..self.length].iter().map(|stretch| stretch.launches).fold(0, u32::saturating_add)
     }
+}
+
+/// What is known of a repetition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Repetition {
+    /// Results that it fetched.
+    pub(crate) results: usize,
+    /// How like it was to the one before, or to that by which its pattern became known: of its stretches, that of the
+    /// least like one, 0.8 to 1.
+    pub(crate) likeness: f64,
 }
 
 /// What a step was, once it has ended.
@@ -193,24 +206,42 @@ impl Patterns {
         self.patterns > 0
     }
 
+    /// Whether a known pattern says what the step that goes on is to be: it was followed from its beginning.
+    pub(crate) fn foretells(&self) -> bool {
+        self.is_known() && !self.is_part
+    }
+
     /// Results that a repetition fetches.
     pub(crate) fn length(&self, number: usize) -> usize {
         let known = &self.known[..self.patterns];
         known.iter().find(|pattern| pattern.number == number).map_or(0, |pattern| pattern.length)
     }
 
-    /// How like the latest repetition was to the one before it, or to that by which its pattern became known: of its stretches, that of the
-    /// least like one, 0.8 to 1. 0 before the first.
-    pub(crate) fn likeness(&self) -> f64 {
+    /// How like the latest repetition was to the one before it, or to that by which its pattern became known: of its
+    /// stretches, that of the least like one, 0.8 to 1. 0 before the first.
+    #[cfg(test)]
+    fn likeness(&self) -> f64 {
         self.likeness
     }
 
-    /// What goes on is given up, without a result, and what comes next may have begun before: until the next result nothing is like
-    /// anything.
+    /// What goes on is given up, without a result, and what comes next may have begun before: until the next result
+    /// nothing is like anything.
     pub(crate) fn forget(&mut self) {
         self.now = Stretch::NOTHING;
         self.begins();
         self.is_part = true;
+    }
+
+    /// What comes begins here, and is not like what was seen before; patterns that are known stay.
+    pub(crate) fn begins_anew(&mut self) {
+        (self.now, self.ended) = (Stretch::NOTHING, 0);
+        self.begins();
+    }
+
+    /// What is known of the latest step, if it was a repetition.
+    pub(crate) fn repetition(&self, was: StepKind) -> Option<Repetition> {
+        let StepKind::Repeated(number) = was else { return None };
+        Some(Repetition { results: self.length(number), likeness: self.likeness })
     }
 
     fn begins(&mut self) {
@@ -252,8 +283,8 @@ impl Patterns {
         Some(was)
     }
 
-    /// Whether what was launched may be a prompt beside tokens: it launches kernels one by one, also where tokens are graphs, and some
-    /// that no token launches.
+    /// Whether what was launched may be a prompt beside tokens: it launches kernels one by one, also where tokens are
+    /// graphs, and some that no token launches.
     fn is_beside(&self) -> bool {
         let known = &self.known[..self.patterns];
         let Some(largest) = known.iter().map(Pattern::launches).max() else { return false };
@@ -378,7 +409,8 @@ mod tests {
         assert_eq!(launched(&mut patterns, PROMPT), Some(Beside));
     }
 
-    /// A window opens in the middle of a token, or another range began there: what is left of the token is none, and no prompt.
+    /// A window opens in the middle of a token, or another range began there: what is left of the token is none, and no
+    /// prompt.
     #[test]
     fn what_was_not_followed_from_its_beginning_is_like_nothing() {
         let (_, mut patterns) = steps(&[TOKEN; 4]);

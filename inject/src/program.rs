@@ -1,11 +1,14 @@
-//! The program's own steps, of work outside of its ranges: each lasts from one result that the program fetches to the next, or to one
-//! after several, where what is launched between them repeats.
+//! The program's own steps, of work outside of its ranges: each lasts from one result that the program fetches to the
+//! next, or to one after several, where what is launched between them repeats.
 
+mod inside;
+
+use crate::inside_of_ranges;
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{MOST, PatternTable, Patterns, StepKind};
-use candlescope_core::injected::{NO_DOMAIN, PROGRAM_STEP, REPEATED_STEP};
-use candlescope_core::{Phase, RangeKind, RangeName, Ranges};
+use crate::patterns::{FOUND, Patterns, Repetition, StepKind};
+use crate::step_names::StepNames;
+use candlescope_core::{Annotation, Phase, RangeKind, Ranges};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +19,7 @@ const NUMBER: u64 = u64::MAX >> 1;
 
 /// The program's own step on a thread.
 #[derive(Debug, Clone, Copy)]
-struct Here {
+struct OwnStep {
     is_open: bool,
     /// It began under the name of those that repeat.
     as_repeated: bool,
@@ -27,7 +30,8 @@ struct Here {
     begun: u64,
     /// The thread has made a range that is a phase: what its own steps do is not guessed.
     marks_phases: bool,
-    /// The window in which it was begun again because its kernels were not recorded, how often, and calls until it is once more.
+    /// The window in which it was begun again because its kernels were not recorded, how often, and calls until it is
+    /// once more.
     renewed_in: u64,
     renewed: u32,
     patience: u32,
@@ -39,7 +43,7 @@ struct Here {
     came_to: u64,
 }
 
-const NOWHERE: Here = Here {
+const NOWHERE: OwnStep = OwnStep {
     is_open: false,
     as_repeated: false,
     fetched: None,
@@ -57,19 +61,16 @@ const NOWHERE: Here = Here {
 /// The window that stands for the one that is yet to come.
 const COLD: u64 = u64::MAX;
 
-/// How often a step is begun again in a window: a moment passes between a window's beginning and that of its first step. Each time
-/// twice as many calls are waited for.
+/// How often a step is begun again in a window: a moment passes between a window's beginning and that of its first
+/// step. Each time twice as many calls are waited for.
 const RENEWALS: u32 = 10;
 
-/// The patterns of this process.
-static FOUND: PatternTable = PatternTable::new();
-
 thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
+    static HERE: Cell<OwnStep> = const { Cell::new(NOWHERE) };
     static PATTERNS: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
 }
 
-fn here() -> Here {
+fn here() -> OwnStep {
     HERE.try_with(Cell::get).unwrap_or(NOWHERE)
 }
 
@@ -85,10 +86,11 @@ pub(crate) fn at_threads_end(leave: fn()) {
     let _ = AT_THREADS_END.set(leave);
 }
 
-/// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
-struct Ends;
+/// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before
+/// it.
+struct EndsWithThread;
 
-impl Drop for Ends {
+impl Drop for EndsWithThread {
     fn drop(&mut self) {
         if let Some(leave) = AT_THREADS_END.get() {
             leave();
@@ -97,7 +99,7 @@ impl Drop for Ends {
 }
 
 thread_local! {
-    static ENDS: Ends = const { Ends };
+    static ENDS: EndsWithThread = const { EndsWithThread };
 }
 
 /// Has what is open on this thread end with it. To be called when the session knows the thread.
@@ -117,14 +119,29 @@ pub(crate) struct StepTotals {
     /// Millionths by which repetitions differ from those before: the sum, and the most of one.
     pub(crate) differ_sum: u64,
     pub(crate) differ_most: u64,
+    /// Steps that ended with a result while a pattern was known, by which they might have been foretold.
+    pub(crate) foretold: u64,
 }
 
 /// The whole, in [`StepTotals::differ_sum`].
 const WHOLE: f64 = 1e6;
 
+/// Of the normal distribution: 95 % lie within so many standard deviations of its mean.
+const Z: f64 = 1.96;
+
 impl StepTotals {
-    /// How like repetitions were to those before, in the mean and at least: launches that both have ÷ launches that either has. `None`
-    /// without any.
+    /// How sure it is that a step is what its pattern says: the share of those that a known pattern foretold which were
+    /// repetitions, as the lower end of its interval of 95 % (Wilson's), so that three of three are no certainty.
+    /// `None` without any.
+    pub(crate) fn confidence(&self) -> Option<f64> {
+        let n = self.foretold as f64;
+        let share = (self.repeated as f64 / n).min(1.0);
+        let spread = Z * (share * (1.0 - share) / n + (Z / (2.0 * n)).powi(2)).sqrt();
+        (self.foretold > 0).then(|| ((share + Z * Z / (2.0 * n) - spread) / (1.0 + Z * Z / n)).clamp(0.0, 1.0))
+    }
+
+    /// How like repetitions were to those before, in the mean and at least: launches that both have ÷ launches that
+    /// either has. `None` without any.
     pub(crate) fn alike(&self) -> Option<(f64, f64)> {
         let mean = self.differ_sum as f64 / self.repeated as f64;
         (self.repeated > 0).then(|| (1.0 - mean / WHOLE, 1.0 - self.differ_most as f64 / WHOLE))
@@ -142,16 +159,16 @@ pub(crate) struct Call {
     pub(crate) is_graph: bool,
 }
 
-/// After this time with nothing to do, which is also so many times what the step took until its result, the thread was not at work on
-/// the step any more: it waited for its next request.
+/// After this time with nothing to do, which is also so many times what the step took until its result, the thread was
+/// not at work on the step any more: it waited for its next request.
 const IDLE: Duration = Duration::from_millis(100);
 const IDLE_TIMES: u32 = 4;
 
 /// How kernels are recorded, as far as steps depend on it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Recorded {
-    /// All are to be. Until the first window opens, for so long at most, what comes before is the program's as well; where nothing
-    /// comes of it, ranges are steps.
+pub(crate) struct KernelRecording {
+    /// All are to be. Until the first window opens, for so long at most, what comes before is the program's as well;
+    /// where nothing comes of it, ranges are steps.
     pub(crate) all: Option<Duration>,
     /// Windows count the program's ranges, which are steps within them as well.
     pub(crate) ranges_are_steps: bool,
@@ -161,7 +178,7 @@ pub(crate) struct Recorded {
     pub(crate) longest: u64,
 }
 
-impl Recorded {
+impl KernelRecording {
     /// Nothing is, or it is not known.
     pub(crate) const PLAIN: Self = Self { all: None, ranges_are_steps: false, in_windows: false, longest: 1 };
 }
@@ -169,28 +186,28 @@ impl Recorded {
 /// Begins and ends these steps.
 pub(crate) struct OwnSteps {
     ranges: Ranges,
-    plain: RangeName,
-    /// By pattern. Made when the first one is known: phases in a program that has none.
-    repeated: [OnceLock<RangeName>; MOST],
-    prompt: OnceLock<RangeName>,
+    names: StepNames,
+    names_inside: StepNames,
+    /// Steps are looked for inside of ranges that stay open, too.
+    cuts_inside: bool,
     pub(crate) model: Option<Model>,
-    recorded: Recorded,
+    recorded: KernelRecording,
     began: Instant,
     /// All kernels are to be recorded, and no window has opened yet.
     is_cold: AtomicBool,
     /// Seconds.
     time: AtomicU64,
-    counts: [AtomicU64; 5],
+    counts: [AtomicU64; 6],
 }
 
 impl OwnSteps {
     /// `kind` of a step that is like nothing.
-    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>, recorded: Recorded) -> Self {
+    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>, recorded: KernelRecording) -> Self {
         Self {
-            plain: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
+            names: StepNames::outside(&ranges, kind),
+            names_inside: StepNames::inside(&ranges),
+            cuts_inside: kind == RangeKind::Interval && !recorded.ranges_are_steps,
             ranges,
-            repeated: Default::default(),
-            prompt: OnceLock::new(),
             model,
             recorded,
             began: Instant::now(),
@@ -200,31 +217,17 @@ impl OwnSteps {
         }
     }
 
-    /// The name of what repeats. A language model repeats itself token by token; of anything else it is not known what it repeats.
-    fn repeated(&self, pattern: usize) -> RangeName {
-        let made = || match (&self.model, pattern) {
-            (Some(_), _) => self.ranges.name(Phase::Decode.as_str(), NO_DOMAIN, RangeKind::Phase(Phase::Decode)),
-            (None, 0) => self.ranges.name(REPEATED_STEP, NO_DOMAIN, RangeKind::Interval),
-            (None, more) => self.ranges.name(&format!("{REPEATED_STEP} {}", more + 1), NO_DOMAIN, RangeKind::Interval),
-        };
-        *self.repeated[pattern.min(MOST - 1)].get_or_init(made)
-    }
-
-    fn prompt(&self) -> RangeName {
-        let name = Phase::Prefill.as_str();
-        *self.prompt.get_or_init(|| self.ranges.name(name, NO_DOMAIN, RangeKind::Phase(Phase::Prefill)))
-    }
-
-    /// Another second has passed: steps that have fetched nothing end by time, so that a window has some, and kernels find their steps.
+    /// Another second has passed: steps that have fetched nothing end by time, so that a window has some, and kernels
+    /// find their steps.
     pub(crate) fn tick(&self) {
         self.time.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What is known of them.
     pub(crate) fn known(&self) -> StepTotals {
-        let [repeated, ended, results, differ_sum, differ_most] =
-            [0, 1, 2, 3, 4].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
-        StepTotals { repeated, ended, results, differ_sum, differ_most }
+        let [repeated, ended, results, differ_sum, differ_most, foretold] =
+            [0, 1, 2, 3, 4, 5].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
+        StepTotals { repeated, ended, results, differ_sum, differ_most, foretold }
     }
 
     /// The program as a step, on this thread, until it makes a range here.
@@ -234,15 +237,16 @@ impl OwnSteps {
             return;
         }
         let as_repeated = !here.marks_phases && with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
-        self.ranges.enter(if as_repeated { self.repeated(0) } else { self.plain }, NUMBER);
+        self.ranges.enter(self.names.at_begin(&self.ranges, as_repeated, self.model.is_some()), NUMBER);
         let begun = self.time.load(Ordering::Relaxed);
-        HERE.set(Here { is_open: true, fetched: None, as_repeated, began: Some(Instant::now()), begun, ..here });
+        HERE.set(OwnStep { is_open: true, fetched: None, as_repeated, began: Some(Instant::now()), begun, ..here });
         end_with_this_thread();
     }
 
     /// Ends that step without a result, if it is open on this thread.
     #[inline]
     pub(crate) fn leave(&self) {
+        self.leave_inside();
         if here().is_open {
             let _ = with_patterns(Patterns::forget);
             self.leave_as(None);
@@ -254,32 +258,34 @@ impl OwnSteps {
     pub(crate) fn marks_phases(&self) {
         let here = here();
         if !here.marks_phases {
-            HERE.set(Here { marks_phases: true, ..here });
+            HERE.set(OwnStep { marks_phases: true, ..here });
         }
     }
 
     fn leave_as(&self, was: Option<StepKind>) {
         let here = here();
-        HERE.set(Here { is_open: false, fetched: None, ..here });
-        if let Some(was) = was {
-            self.count(was);
-        }
-        let did = |phase| self.model.as_ref().and_then(|model| model.did(phase));
-        let (name, did) = match was {
-            Some(StepKind::Repeated(pattern)) => (self.repeated(pattern), did(Phase::Decode)),
-            Some(StepKind::Beside) if self.model.is_some() => (self.prompt(), did(Phase::Prefill)),
-            _ => (self.plain, None),
-        };
-        let is_as_begun = name == if here.as_repeated { self.repeated(0) } else { self.plain };
-        self.ranges.exit_as(NUMBER, (!is_as_begun).then_some(name), did);
+        HERE.set(OwnStep { is_open: false, fetched: None, ..here });
+        let begun_as = self.names.at_begin(&self.ranges, here.as_repeated, self.model.is_some());
+        let name = self.names.at_end(&self.ranges, was, self.model.is_some());
+        self.ranges.exit_as(NUMBER, (name != begun_as).then_some(name), self.did(was));
     }
 
-    fn count(&self, was: StepKind) {
+    /// What a step did that was this, where the model says it.
+    fn did(&self, was: Option<StepKind>) -> Option<Annotation> {
+        let model = self.model.as_ref()?;
+        match was? {
+            StepKind::Repeated(_) => model.did(Phase::Decode),
+            StepKind::Beside => model.did(Phase::Prefill),
+            StepKind::Other => None,
+        }
+    }
+
+    /// Counts a step that ended with a result.
+    fn count(&self, is_foretold: bool, repetition: Option<Repetition>) {
         self.counts[1].fetch_add(1, Ordering::Relaxed);
-        if let StepKind::Repeated(pattern) = was {
+        self.counts[5].fetch_add(u64::from(is_foretold), Ordering::Relaxed);
+        if let Some(Repetition { results, likeness }) = repetition {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
-            let of = |patterns: &mut Patterns| (patterns.length(pattern), patterns.likeness());
-            let (results, likeness) = with_patterns(of).unwrap_or((0, 1.0));
             let differs = ((1.0 - likeness) * WHOLE).round() as u64;
             self.counts[2].fetch_max(results as u64, Ordering::Relaxed);
             self.counts[3].fetch_add(differs, Ordering::Relaxed);
@@ -297,10 +303,11 @@ impl OwnSteps {
         is_cold
     }
 
-    /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
-    /// the program wants results; others, such as operators, are parts of the program's step.
+    /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing
+    /// tells when the program wants results; others, such as operators, are parts of the program's step.
     #[inline]
     pub(crate) fn around(&self, is_phase: bool, window: Option<u64>) {
+        inside_of_ranges::outermost(self.time.load(Ordering::Relaxed));
         let here = here();
         if window.is_some() && self.is_cold.load(Ordering::Relaxed) {
             self.is_cold.store(false, Ordering::Relaxed);
@@ -314,19 +321,22 @@ impl OwnSteps {
         }
     }
 
-    /// A result was fetched and the program goes on: the next step begins, unless the one that is open wants more. Whether it does.
+    /// A result was fetched and the program goes on: the next step begins, unless the one that is open wants more.
+    /// Whether it does.
     fn next(&self) -> bool {
         let here = here();
-        HERE.set(Here { fetched: None, ..here });
-        let (was, is_new) = if here.marks_phases { (Some(StepKind::Other), false) } else { self.was() };
-        let Some(was) = was else { return false };
+        HERE.set(OwnStep { fetched: None, ..here });
+        let said = if here.marks_phases { Said { was: Some(StepKind::Other), ..Said::default() } } else { self.was() };
+        let Some(was) = said.was else { return false };
         if here.is_open {
             // Named by what it did, a step would take as long as nobody asked for anything.
-            self.leave_as(Some(if waited(&here) { StepKind::Other } else { was }));
+            let waited = waited(here.fetched, here.began);
+            self.count(said.is_foretold && !waited, said.repetition.filter(|_| !waited));
+            self.leave_as(Some(if waited { StepKind::Other } else { was }));
         }
-        if is_new {
+        if said.is_known != said.was_known {
             // Steps of another kind begin, also where there was no room for those before.
-            HERE.set(Here { renewed_in: 0, gave_up_in: 0, ..self::here() });
+            HERE.set(OwnStep { renewed_in: 0, gave_up_in: 0, ..self::here() });
         }
         if here.is_open {
             self.enter();
@@ -334,24 +344,56 @@ impl OwnSteps {
         here.is_open
     }
 
-    /// What the stretch that has ended makes of its step, if that ends with it, and whether the first pattern is known by it.
-    fn was(&self) -> (Option<StepKind>, bool) {
-        let least = self.model.as_ref().map_or(0, |model| model.layers());
-        let ask = |patterns: &mut Patterns| {
-            let was_known = patterns.is_known();
-            patterns.at_least(least);
-            (patterns.fetched(), patterns.is_known() != was_known)
-        };
-        with_patterns(ask).unwrap_or((None, false))
+    /// What the stretch that has ended makes of its step, if that ends with it.
+    fn was(&self) -> Said {
+        with_patterns(|patterns| self.ask(patterns)).unwrap_or_default()
     }
 
-    /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
-    /// it has wanted a result and goes on after that: in generation, a token.
+    /// The same of these patterns.
+    fn ask(&self, patterns: &mut Patterns) -> Said {
+        let (was_known, is_foretold) = (patterns.is_known(), patterns.foretells());
+        // What repeats with fewer launches is no token of the model.
+        patterns.at_least(self.model.as_ref().map_or(0, |model| model.layers()));
+        let was = patterns.fetched();
+        Said {
+            was,
+            was_known,
+            is_foretold,
+            is_known: patterns.is_known(),
+            repetition: was.and_then(|was| patterns.repetition(was)),
+        }
+    }
+
+    /// Seconds after which a step ends that fetches nothing.
+    fn longest(&self) -> u64 {
+        self.recorded.longest
+    }
+
+    /// Whether this thread makes ranges that are phases.
+    fn has_phases(&self) -> bool {
+        here().marks_phases
+    }
+
+    /// This window is open.
+    fn sees(&self, window: u64) {
+        if here().came_to != window {
+            self.comes_to(window);
+        }
+    }
+
+    /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which
+    /// lasts until it has wanted a result and goes on after that: in generation, a token.
     #[inline]
     #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
     pub(crate) fn launches(&self, call: Call, window: Option<u64>) {
-        if let Some(window) = window.filter(|_| open::count() == 0) {
-            self.begin_or_go_on(call.outside, window);
+        if open::count() > 0 {
+            self.inside(Some(call.outside), window);
+            inside_of_ranges::launches(call.what, call.is_graph);
+        } else {
+            inside_of_ranges::outermost(self.time.load(Ordering::Relaxed));
+            if let Some(window) = window {
+                self.begin_or_go_on(call.outside, window);
+            }
         }
         let _ = with_patterns(|patterns| patterns.launches(call.what, call.is_graph));
     }
@@ -373,7 +415,7 @@ impl OwnSteps {
             if here.is_open {
                 // Most calls come to one that had room before.
                 if here.had_room_in != window {
-                    HERE.set(Here { had_room_in: window, ..self::here() });
+                    HERE.set(OwnStep { had_room_in: window, ..self::here() });
                 }
                 if self.time.load(Ordering::Relaxed) > here.begun + self.recorded.longest {
                     self.leave();
@@ -389,7 +431,7 @@ impl OwnSteps {
     #[cold]
     fn comes_to(&self, window: u64) {
         let here = here();
-        HERE.set(Here { came_to: window, ..here });
+        HERE.set(OwnStep { came_to: window, ..here });
         let _ = with_patterns(Patterns::forget);
         if let Some(model) = self.model.as_ref().filter(|_| self.recorded.in_windows && !here.marks_phases) {
             model.lose();
@@ -410,16 +452,16 @@ impl OwnSteps {
         }
         let renewed = if here.renewed_in == window { here.renewed } else { 0 };
         if renewed > 0 && here.patience > 0 {
-            HERE.set(Here { patience: here.patience - 1, ..here });
+            HERE.set(OwnStep { patience: here.patience - 1, ..here });
             return;
         }
         self.leave();
         // Where there was room before, the window is full.
         if here.had_room_in == window || renewed == RENEWALS {
-            HERE.set(Here { gave_up_in: window, ..self::here() });
+            HERE.set(OwnStep { gave_up_in: window, ..self::here() });
             return;
         }
-        HERE.set(Here { renewed_in: window, renewed: renewed + 1, patience: (1 << renewed) - 1, ..self::here() });
+        HERE.set(OwnStep { renewed_in: window, renewed: renewed + 1, patience: (1 << renewed) - 1, ..self::here() });
         self.enter();
     }
 
@@ -427,13 +469,44 @@ impl OwnSteps {
     #[inline]
     #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
     pub(crate) fn fetched(&self) {
-        let _ = HERE.try_with(|here| here.set(Here { fetched: Some(Instant::now()), ..here.get() }));
+        let now = Instant::now();
+        let _ = HERE.try_with(|here| here.set(OwnStep { fetched: Some(now), ..here.get() }));
+        inside_of_ranges::fetched(now);
     }
 }
 
 /// Whether the thread had nothing to do for long since the result of its step.
-fn waited(here: &Here) -> bool {
-    let (Some(fetched), Some(began)) = (here.fetched, here.began) else { return false };
+fn waited(fetched: Option<Instant>, began: Option<Instant>) -> bool {
+    let (Some(fetched), Some(began)) = (fetched, began) else { return false };
     let idle = fetched.elapsed();
     idle > IDLE && idle > fetched.duration_since(began) * IDLE_TIMES
+}
+
+/// What patterns say of a stretch that has ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    /// What its step was, if that ends with it.
+    was: Option<StepKind>,
+    /// Whether a pattern was known before, and is now.
+    was_known: bool,
+    is_known: bool,
+    /// Whether a pattern said what it was to be.
+    is_foretold: bool,
+    repetition: Option<Repetition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_that_foretold_little_is_less_sure_than_one_that_foretold_much() {
+        let of = |repeated, foretold| StepTotals { repeated, foretold, ..StepTotals::default() }.confidence();
+        let [few, many, half] = [(3, 3), (100, 100), (50, 100)].map(|(n, of_n)| of(n, of_n).expect("some"));
+        assert!(
+            (few - 0.438).abs() < 1e-3 && (many - 0.963).abs() < 1e-3 && (half - 0.404).abs() < 1e-3,
+            "{few} {many} {half}"
+        );
+        assert_eq!((of(0, 0), of(0, 4)), (None, Some(0.0)));
+    }
 }

@@ -1,13 +1,13 @@
-//! NVTX ranges of a thread, as intervals. Those that begin by a push nest, each domain by itself. Those that begin by a start may end
-//! anywhere, or never: where such a range is a phase and its thread is in none, it is a step like others, and else it stands beside the
-//! intervals, so that these are what they would be without it.
+//! NVTX ranges of a thread, as intervals. Those that begin by a push nest, each domain by itself. Those that begin by a
+//! start may end anywhere, or never: where such a range is a phase and its thread is in none, it is a step like others,
+//! and else it stands beside the intervals, so that these are what they would be without it.
 
 use crate::names::cleaned;
 use crate::open;
 use crate::program::end_with_this_thread;
-use crate::recording::{Recording, started, window};
-use crate::registered::Registered;
-use crate::start_end::{Ended, Kept};
+use crate::recording::{Recording, started, wanted, window};
+use crate::registered::RegisteredText;
+use crate::start_end::{EndedByNumber, KeptRange};
 use candlescope_core::{Annotation, Phase, RangeName, RangeTime};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cell::RefCell;
@@ -99,25 +99,25 @@ fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
 
 /// What a range is called: a text, or one that was made known before.
 #[derive(Clone, Copy)]
-pub(crate) enum Called<'a> {
+pub(crate) enum GivenName<'a> {
     Text(&'a str),
-    Known(&'a Registered),
+    Known(&'a RegisteredText),
 }
 
 impl Thread {
-    fn name(&mut self, recording: &Recording, domain: u32, called: Called<'_>) -> RangeName {
+    fn name(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>) -> RangeName {
         match called {
             // What differs from call to call is no part of a name.
-            Called::Text(text) => self.kept_name(domain, cleaned(text), |text| recording.name(domain, text)),
-            Called::Known(text) => text.name,
+            GivenName::Text(text) => self.kept_name(domain, cleaned(text), |text| recording.name(domain, text)),
+            GivenName::Known(text) => text.name,
         }
     }
 
     /// The name of ranges that stand beside intervals, where that of others is `name`.
-    fn beside(&mut self, recording: &Recording, domain: u32, called: Called<'_>, name: RangeName) -> RangeName {
+    fn beside(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>, name: RangeName) -> RangeName {
         match called {
-            Called::Text(text) => self.kept_name(domain | BESIDE, cleaned(text), |_| recording.beside(domain, name)),
-            Called::Known(text) => text.beside(|domain| recording.beside(domain, name)),
+            GivenName::Text(text) => self.kept_name(domain | BESIDE, cleaned(text), |_| recording.beside(domain, name)),
+            GivenName::Known(text) => text.beside(|domain| recording.beside(domain, name)),
         }
     }
 
@@ -154,7 +154,9 @@ impl Thread {
         if name.is_phase() {
             recording.own.marks_phases();
         }
-        if open::count() == 0 {
+        if open::count() > 0 {
+            recording.own.inside(None, window());
+        } else {
             recording.own.around(name.is_phase(), window());
         }
     }
@@ -168,8 +170,8 @@ impl Thread {
         recording.ranges.enter(name, number);
     }
 
-    /// What the range of this number did, which ends, if it is known. A phase in a phase is no step, and the outer one does what is
-    /// done. Those of two domains may end in any order.
+    /// What the range of this number did, which ends, if it is known. A phase in a phase is no step, and the outer one
+    /// does what is done. Those of two domains may end in any order.
     fn did(&mut self, recording: &Recording, number: u64) -> Option<Annotation> {
         let at = self.phases.iter().rposition(|(of, _)| *of == number)?;
         let (_, phase) = self.phases.remove(at);
@@ -196,13 +198,14 @@ impl Thread {
     /// Ends that step as it is; `at`: the time that it ended at, `None` for now.
     fn end_step(&mut self, recording: &Recording, at: Option<RangeTime>) {
         let Some(step) = self.step.take() else { return };
+        recording.own.range_ends(open::count().saturating_sub(1));
         open::ends();
         let did = self.did(recording, step.number());
         recording.ranges.exit_at(step.number(), at, did);
         recording.start_end.free(step.id);
     }
 
-    fn push(&mut self, recording: &Recording, domain: u32, called: Called<'_>) -> u32 {
+    fn push(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>) -> u32 {
         self.settle(recording);
         let of = self.domain(recording, domain);
         let (depth, is_library) = (of.depth, of.is_library);
@@ -231,6 +234,7 @@ impl Thread {
             self.left_out.remove(at);
             return Some(depth);
         }
+        recording.own.range_ends(open::count().saturating_sub(1));
         open::ends();
         let number = number(domain, depth);
         let did = self.did(recording, number);
@@ -245,7 +249,7 @@ impl Thread {
         Some(depth)
     }
 
-    fn start(&mut self, recording: &Recording, domain: u32, called: Called<'_>) -> u64 {
+    fn start(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>) -> u64 {
         self.settle(recording);
         if self.domain(recording, domain).is_library && open::count() == 0 {
             return NOT_RECORDED;
@@ -257,7 +261,7 @@ impl Thread {
         };
         if name.is_phase() && self.phases.is_empty() {
             let step = StartedStep { id, inside: 0, seen: recording.start_end.elsewhere(), ended: None };
-            recording.start_end.keep(id, Kept::Step(None));
+            recording.start_end.keep(id, KeptRange::Step(None));
             self.begin(recording, name, step.number());
             self.domains.iter_mut().for_each(|domain| domain.around = domain.depth);
             self.step = Some(step);
@@ -267,7 +271,7 @@ impl Thread {
         let beside = self.beside(recording, domain, called, name);
         match recording.ranges.begin(beside) {
             Some(range) => {
-                recording.start_end.keep(id, Kept::Beside(range));
+                recording.start_end.keep(id, KeptRange::Beside(range));
                 id
             }
             None => {
@@ -297,8 +301,8 @@ fn number(domain: u32, depth: u32) -> u64 {
 }
 
 /// A range begins on this thread. Returns how many of its domain are open around it, as NVTX does.
-pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
-    let Some(recording) = started() else { return -1 };
+pub(crate) fn push(domain: u32, called: GivenName<'_>) -> i32 {
+    let Some(recording) = wanted() else { return -1 };
     with_thread(|thread| thread.push(recording, domain, called))
         .and_then(|depth| i32::try_from(depth).ok())
         .unwrap_or(-1)
@@ -315,8 +319,8 @@ pub(crate) fn pop(domain: u32) -> i32 {
 }
 
 /// A range begins on this thread that may end on any. Returns what it ends by.
-pub(crate) fn start(domain: u32, called: Called<'_>) -> u64 {
-    let Some(recording) = started() else { return NOT_RECORDED };
+pub(crate) fn start(domain: u32, called: GivenName<'_>) -> u64 {
+    let Some(recording) = wanted() else { return NOT_RECORDED };
     with_thread(|thread| thread.start(recording, domain, called)).unwrap_or(NOT_RECORDED)
 }
 
@@ -331,7 +335,7 @@ fn end_in(recording: &Recording, id: u64) {
     if with_thread(|thread| thread.end(recording, id)) == Some(true) {
         return;
     }
-    if let Ended::Beside(range) = recording.start_end.end(id, || recording.ranges.now()) {
+    if let EndedByNumber::Beside(range) = recording.start_end.end(id, || recording.ranges.now()) {
         recording.ranges.end(range);
     }
 }
@@ -368,7 +372,7 @@ fn end_of_thread_in(recording: &Recording) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Recorded;
+    use crate::program::KernelRecording;
     use crate::start_end;
     use candlescope_core::run::RunManifest;
     use candlescope_core::{MemoryExporter, SpanRecord, StepRecord};
@@ -381,7 +385,7 @@ mod tests {
         let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
         let (_layer, scope) = builder.layer().expect("a session");
         let steps = steps.map(|text| Regex::new(text).expect("an expression"));
-        let recording = Recording::new(scope, steps, None, Recorded::PLAIN).expect("it records");
+        let recording = Recording::new(scope, steps, None, KernelRecording::PLAIN).expect("it records");
         work(&recording);
         recording.own.leave();
         recording.end();
@@ -392,7 +396,7 @@ mod tests {
     }
 
     fn push(recording: &Recording, text: &str) {
-        with_thread(|thread| thread.push(recording, 0, Called::Text(text)));
+        with_thread(|thread| thread.push(recording, 0, GivenName::Text(text)));
     }
 
     fn pop(recording: &Recording) {
@@ -400,7 +404,8 @@ mod tests {
     }
 
     fn start(recording: &Recording, domain: u32, text: &str) -> u64 {
-        with_thread(|thread| thread.start(recording, domain, Called::Text(text))).expect("no other call is under way")
+        with_thread(|thread| thread.start(recording, domain, GivenName::Text(text)))
+            .expect("no other call is under way")
     }
 
     fn paths(spans: &[SpanRecord]) -> Vec<&str> {
@@ -416,7 +421,7 @@ mod tests {
             let copy = start(recording, 0, "copy, seq = 7");
             push(recording, "linear");
             let name = recording.registered(nccl, "ncclSend");
-            let send = with_thread(|thread| thread.start(recording, nccl, Called::Known(name))).expect("a number");
+            let send = with_thread(|thread| thread.start(recording, nccl, GivenName::Known(name))).expect("a number");
             end_in(recording, copy);
             pop(recording);
             end_in(recording, send);

@@ -1,29 +1,33 @@
 //! The session of this process: who gets it, when it starts, how it ends.
 
+use crate::claim::{claimed, settings};
+use crate::forks::{forked, goes_unrecorded, unrecorded};
 use crate::lacking;
 use crate::model::Model;
 use crate::names::{Meanings, cleaned, is_library};
-use crate::program::{Call, OwnSteps, Recorded, StepTotals};
-use crate::registered::{Registered, RegisteredTexts};
+use crate::problems::{self, complain};
+use crate::program::{Call, KernelRecording, OwnSteps, StepTotals};
+use crate::registered::{RegisteredText, RegisteredTexts};
 use crate::start_end::StartEnd;
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::GpuTier;
-use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, START_END, STEPS, WINDOWS, Windows};
+use candlescope_core::injected::{NO_DOMAIN, START_END, STEPS, Windows};
 use candlescope_core::run::env_key;
 use candlescope_core::{RangeKind, RangeName, Ranges, Schedule};
 use regex::Regex;
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names kept by text; further ones are looked up anew each time.
 const MOST_NAMES: usize = 65_536;
+
+/// How long the end of a process waits for that of its session, and another program in its place for what was recorded.
+pub(crate) const MOST_OF_END: Duration = Duration::from_secs(10);
+const MOST_OF_FLUSH: Duration = Duration::from_secs(5);
 
 /// Names by domain and text.
 type KnownNames = HashMap<(u32, Box<str>), RangeName>;
@@ -33,6 +37,8 @@ pub(crate) struct Recording {
     pub(crate) ranges: Ranges,
     pub(crate) own: OwnSteps,
     scope: Mutex<Option<Scope>>,
+    /// The session has ended.
+    has_ended: AtomicBool,
     names: Mutex<(Meanings, KnownNames)>,
     registered: RegisteredTexts,
     /// Texts of domains; the first one is for ranges without a domain.
@@ -42,8 +48,18 @@ pub(crate) struct Recording {
     /// Those that began while too many were.
     unrecorded: AtomicU64,
     /// What the run says of both and of its steps.
-    told: Mutex<(u64, u64, StepTotals, u64)>,
+    told: Mutex<Told>,
     process: u32,
+}
+
+/// What the run says beside its tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Told {
+    unrecorded: u64,
+    open: u64,
+    known: StepTotals,
+    panics: u64,
+    forked: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -63,21 +79,24 @@ pub(crate) fn recording() -> Option<&'static Recording> {
     RECORDING.get_or_init(start).as_ref()
 }
 
-/// As [`recording`], of one that has started: for calls that come often. None in a process that was forked from the one that
-/// records: its threads may have held our locks.
+/// As [`recording`], of one that has started: for calls that come often. None in a process that was forked from the one
+/// that records: its threads may have held our locks.
 #[inline]
 pub(crate) fn started() -> Option<&'static Recording> {
-    if FORKED.load(Ordering::Relaxed) {
+    if forked() {
         return None;
     }
     RECORDING.get()?.as_ref()
 }
 
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// This process was forked just now.
-pub(crate) fn is_forked() {
-    FORKED.store(true, Ordering::Relaxed);
+/// As [`started`], for what a program does that is to be recorded: in a process that was forked it is counted.
+#[inline]
+pub(crate) fn wanted() -> Option<&'static Recording> {
+    if forked() {
+        goes_unrecorded();
+        return None;
+    }
+    RECORDING.get()?.as_ref()
 }
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -93,7 +112,8 @@ pub(crate) fn panics() -> u64 {
 }
 
 fn start() -> Option<Recording> {
-    let steps = match std::env::var(STEPS).ok().map(|text| Regex::new(&text)).transpose() {
+    let settings = settings();
+    let steps = match settings.steps.as_deref().map(Regex::new).transpose() {
         Ok(steps) => steps,
         Err(error) => {
             let why = error.to_string();
@@ -104,7 +124,7 @@ fn start() -> Option<Recording> {
             return None;
         }
     };
-    let model = match Model::told() {
+    let model = match Model::told(settings) {
         Ok(model) => model,
         Err(why) => {
             complain(&format!("{why}: nothing is recorded"));
@@ -114,15 +134,21 @@ fn start() -> Option<Recording> {
     if !claimed() {
         return None;
     }
-    let text = std::env::var(candlescope::env::VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
-    let windows = std::env::var(WINDOWS).ok().and_then(|text| Windows::parse(&text));
-    let config = EnvConfig::parse(&text).map_err(|error| error.to_string());
-    let recorded = config.as_ref().map_or(Recorded::PLAIN, |config| recorded(config.cupti, windows));
+    let Some(text) = &settings.session else {
+        complain(&format!(
+            "{} is not set, as candlescope record does: nothing is recorded",
+            candlescope::env::VARIABLE
+        ));
+        return None;
+    };
+    let windows = settings.windows;
+    let config = EnvConfig::parse(text).map_err(|error| error.to_string());
+    let recorded = config.as_ref().map_or(KernelRecording::PLAIN, |config| recorded(config.cupti, windows));
     let started = config.and_then(|mut config| {
         // Marks need a stream of the program's.
         config.gpu = Some(GpuTier::Off);
         let builder = config.into_builder().map_err(|error| lacking::why(&error))?;
-        builder.report_at_end(false).layer().map_err(|error| error.to_string())
+        builder.report_at_end(false).on_problem(problems::reported).layer().map_err(|error| error.to_string())
     });
     let scope = match started {
         // Nobody makes spans.
@@ -133,6 +159,7 @@ fn start() -> Option<Recording> {
         }
     };
     let handle = scope.handle()?.clone();
+    problems::told_to(handle.clone());
     let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
     if let Some(model) = &model {
@@ -147,17 +174,20 @@ fn start() -> Option<Recording> {
 
 /// The first window of a program opens within this time, or hardly ever: what the program loads comes before.
 const COLD: Duration = Duration::from_secs(60);
-/// Seconds after which a step ends that fetches nothing, where all kernels are recorded: those of one step wait for its end.
+/// Seconds after which a step ends that fetches nothing, where all kernels are recorded: those of one step wait for its
+/// end.
 const LONGEST: u64 = 10;
 
 /// How kernels are recorded.
-fn recorded(kernels: Option<KernelWindows>, windows: Option<Windows>) -> Recorded {
+fn recorded(kernels: Option<KernelWindows>, windows: Option<Windows>) -> KernelRecording {
     match kernels {
         Some(KernelWindows::Scheduled(schedule)) if schedule == Schedule::all() => {
-            Recorded { all: Some(COLD), longest: LONGEST, ..Recorded::PLAIN }
+            KernelRecording { all: Some(COLD), longest: LONGEST, ..KernelRecording::PLAIN }
         }
-        Some(KernelWindows::Scheduled(_)) => Recorded { ranges_are_steps: true, in_windows: true, ..Recorded::PLAIN },
-        _ => Recorded { in_windows: windows.is_some(), ..Recorded::PLAIN },
+        Some(KernelWindows::Scheduled(_)) => {
+            KernelRecording { ranges_are_steps: true, in_windows: true, ..KernelRecording::PLAIN }
+        }
+        _ => KernelRecording { in_windows: windows.is_some(), ..KernelRecording::PLAIN },
     }
 }
 
@@ -191,8 +221,8 @@ fn launches_first() {
     EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
 }
 
-/// What is done each second. Where nobody tells of calls, the first second stands for the first of them: without it the recording
-/// ended after the driver, of which CUPTI's last records are asked for.
+/// What is done each second. Where nobody tells of calls, the first second stands for the first of them: without it the
+/// recording ended after the driver, of which CUPTI's last records are asked for.
 fn each_second() -> fn() {
     #[cfg(feature = "gpu")]
     match candlescope_collectors::cupti::are_calls_followed() {
@@ -222,7 +252,7 @@ fn tick() {
 #[cfg(feature = "gpu")]
 fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
-    let Some(recording) = started() else { return };
+    let Some(recording) = wanted() else { return };
     match call {
         FollowedCall::Begins { outside, what, is_graph } => {
             launches_first();
@@ -249,47 +279,29 @@ pub(crate) fn window() -> Option<u64> {
 /// Whether kernels were asked for.
 #[cfg(feature = "gpu")]
 pub(crate) fn records_kernels() -> bool {
-    let text = std::env::var(candlescope::env::VARIABLE).unwrap_or_default();
-    EnvConfig::parse(&text).is_ok_and(|config| config.cupti.is_some())
+    kernels().is_some()
 }
 
 /// Whether they are to be recorded from the first step on.
 #[cfg(feature = "gpu")]
 pub(crate) fn from_the_start() -> bool {
-    let text = std::env::var(candlescope::env::VARIABLE).unwrap_or_default();
-    let kernels = EnvConfig::parse(&text).ok().and_then(|config| config.cupti);
-    matches!(kernels, Some(KernelWindows::Scheduled(schedule)) if schedule.begins_at_once())
+    matches!(kernels(), Some(KernelWindows::Scheduled(schedule)) if schedule.begins_at_once())
 }
 
-/// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
-pub(crate) fn claimed() -> bool {
-    static CLAIMED: OnceLock<bool> = OnceLock::new();
-    *CLAIMED.get_or_init(claim)
-}
-
-fn claim() -> bool {
-    if std::env::var_os(CHILDREN).is_some() {
-        return true;
-    }
-    let Some(file) = std::env::var_os(CLAIM).map(PathBuf::from) else { return true };
-    match OpenOptions::new().write(true).create_new(true).open(&file) {
-        Ok(_) => true,
-        // Somebody else's, or the recording is over: a process that outlived it.
-        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => false,
-        Err(error) => {
-            complain(&format!("cannot make {}: {error}: nothing is recorded", file.display()));
-            false
-        }
-    }
-}
-
-/// One line on standard error.
-fn complain(text: &str) {
-    candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
+/// Which kernels were asked for.
+#[cfg(feature = "gpu")]
+fn kernels() -> Option<KernelWindows> {
+    let text = settings().session.as_deref().unwrap_or_default();
+    EnvConfig::parse(text).ok()?.cupti
 }
 
 impl Recording {
-    pub(crate) fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, recorded: Recorded) -> Option<Self> {
+    pub(crate) fn new(
+        scope: Scope,
+        steps: Option<Regex>,
+        model: Option<Model>,
+        recorded: KernelRecording,
+    ) -> Option<Self> {
         let ranges = scope.handle()?.ranges();
         let kind = match steps {
             // Said before the first range: what does not match is no step from the beginning.
@@ -303,6 +315,7 @@ impl Recording {
             own: OwnSteps::new(ranges.clone(), kind, model, recorded),
             ranges,
             scope: Mutex::new(Some(scope)),
+            has_ended: AtomicBool::new(false),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
             registered: RegisteredTexts::default(),
             domains: Mutex::new(vec![Domain { name: NO_DOMAIN.into(), is_library: false }]),
@@ -350,11 +363,12 @@ impl Recording {
 
     /// What a program gets for a text that it makes known: the same again for what has the same name. Takes locks.
     #[cold]
-    pub(crate) fn registered(&self, domain: u32, text: &str) -> &'static Registered {
+    pub(crate) fn registered(&self, domain: u32, text: &str) -> &'static RegisteredText {
         self.registered.get(domain, self.name(domain, text))
     }
 
-    /// The name of ranges that are called `name` and stand beside intervals: by their target they are known. Takes locks.
+    /// The name of ranges that are called `name` and stand beside intervals: by their target they are known. Takes
+    /// locks.
     #[cold]
     pub(crate) fn beside(&self, domain: u32, name: RangeName) -> RangeName {
         let domains = lock(&self.domains);
@@ -394,13 +408,19 @@ impl Recording {
 
     /// What the run says of its ranges and steps beside its tables.
     fn tell(&self) {
-        let now = (self.unrecorded.load(Ordering::Relaxed), self.start_end.open(), self.own.known(), panics());
+        let now = Told {
+            unrecorded: self.unrecorded.load(Ordering::Relaxed),
+            open: self.start_end.open(),
+            known: self.own.known(),
+            panics: panics(),
+            forked: unrecorded(),
+        };
         let mut told = lock(&self.told);
         if *told == now {
             return;
         }
-        let (_, was_open, ..) = std::mem::replace(&mut *told, now);
-        let (unrecorded, open, known, panics) = now;
+        let was_open = std::mem::replace(&mut *told, now).open;
+        let Told { unrecorded, open, known, panics, forked } = now;
         let scope = lock(&self.scope);
         let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
         if panics > 0 {
@@ -408,6 +428,9 @@ impl Recording {
         }
         if unrecorded > 0 {
             handle.set_environment(env_key::RANGES_UNRECORDED.name(), unrecorded);
+        }
+        if forked > 0 {
+            handle.set_environment(env_key::FORKED_UNRECORDED.name(), forked);
         }
         if open > 0 || was_open > 0 {
             handle.set_environment(env_key::RANGES_OPEN_AT_END.name(), open);
@@ -423,219 +446,46 @@ impl Recording {
             handle.set_environment(env_key::STEPS_ALIKE.name(), mean);
             handle.set_environment(env_key::STEPS_ALIKE_LEAST.name(), least);
         }
+        if let Some(confidence) = known.confidence() {
+            handle.set_environment(env_key::STEPS_CONFIDENCE.name(), confidence);
+        }
     }
 
-    /// Ends the session.
+    /// Ends the session. Where another thread does, this one waits for it: whoever calls this may end the process next.
     pub(crate) fn end(&self) {
+        /// Also where the session panics.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
         self.tell();
         #[cfg(feature = "gpu")]
         candlescope_collectors::cupti::program_ends();
         let scope = lock(&self.scope).take();
-        drop(scope);
+        if scope.is_some() {
+            let _done = Done(&self.has_ended);
+            drop(scope);
+            return;
+        }
+        let begun = Instant::now();
+        while !self.has_ended.load(Ordering::Acquire) && begun.elapsed() < MOST_OF_END {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Makes durable what was recorded so far: the process may be about to put another program in its place.
+    pub(crate) fn flush(&self) {
+        self.own.leave();
+        self.tell();
+        let handle = lock(&self.scope).as_ref().and_then(Scope::handle).cloned();
+        if let Some(handle) = handle {
+            let _ = handle.flush(MOST_OF_FLUSH);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use candlescope_core::MemoryExporter;
-
-    /// Steps by name, and paths in order, of what a thread does.
-    fn recorded(work: impl FnOnce(&Recording)) -> (Vec<String>, Vec<String>) {
-        recorded_with(Recorded::PLAIN, None, work)
-    }
-
-    fn recorded_with(
-        kernels: Recorded,
-        model: Option<Model>,
-        work: impl FnOnce(&Recording),
-    ) -> (Vec<String>, Vec<String>) {
-        let memory = MemoryExporter::new();
-        let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
-        let (_layer, scope) = builder.layer().expect("a session");
-        let recording = Recording::new(scope, None, model, kernels).expect("it records");
-        work(&recording);
-        recording.own.leave();
-        recording.end();
-        let batch = memory.batch();
-        let mut spans: Vec<_> = batch.spans.iter().collect();
-        spans.sort_by_key(|span| span.seq);
-        let steps = spans.iter().filter(|span| span.parent_seq.is_none()).map(|span| span.path.path.clone()).collect();
-        (steps, spans.iter().map(|span| span.path.path.clone()).collect())
-    }
-
-    #[cfg(feature = "gpu")]
-    #[test]
-    fn a_recording_without_calls_ends_early_as_well() {
-        static TIMES: AtomicU64 = AtomicU64::new(0);
-        at_first_launch(|| _ = TIMES.fetch_add(1, Ordering::Relaxed));
-        (0..3).for_each(|_| launches_first());
-        assert_eq!(TIMES.load(Ordering::Relaxed), 1, "registered once");
-    }
-
-    fn call(outside: bool) -> Call {
-        Call { outside, what: 1, is_graph: false }
-    }
-
-    #[test]
-    fn a_step_lasts_from_one_result_to_the_next() {
-        let (steps, _) = recorded(|recording| {
-            recording.own.launches(call(true), Some(7));
-            for _ in 0..3 {
-                (0..5).for_each(|_| recording.own.launches(call(false), Some(7)));
-                recording.own.fetched();
-                recording.own.fetched();
-            }
-            recording.own.launches(call(false), Some(7));
-        });
-        assert_eq!(steps, ["program"; 4]);
-    }
-
-    #[test]
-    fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
-        let (steps, _) = recorded(|recording| {
-            let launch = |outside, window| recording.own.launches(call(outside), window);
-            launch(true, Some(7));
-            launch(false, Some(7));
-            // A range that is a phase ends it, and there is room for one more after that.
-            let phase = recording.name(0, "prefill");
-            recording.own.around(phase.is_phase(), Some(7));
-            recording.ranges.enter(phase, 1);
-            recording.ranges.exit(1);
-            launch(true, Some(7));
-            launch(false, Some(7));
-            // The window has no room for the next one.
-            recording.own.fetched();
-            launch(false, Some(7));
-            (0..9_999).for_each(|_| launch(true, Some(7)));
-            launch(true, Some(8));
-            launch(false, Some(8));
-            // Between windows nothing is told, and nothing begins.
-            launch(true, None);
-        });
-        let expected = ["program", "prefill", "program", "program", "program"];
-        assert_eq!(steps, expected, "with one that found no room, and one of the second window");
-    }
-
-    /// What a program launches while a window opens is in none: steps that began then are begun again, ever less often.
-    #[test]
-    fn a_window_that_only_opens_has_its_steps_soon() {
-        let (steps, _) = recorded(|recording| {
-            (0..100).for_each(|_| recording.own.launches(call(true), Some(7)));
-            (0..100).for_each(|_| recording.own.launches(call(false), Some(7)));
-        });
-        assert_eq!(steps.len(), 8, "at once, and after 1, 2, 4, 8, 16, 32 and 64 calls");
-        let (steps, _) = recorded(|recording| {
-            (0..9_999).for_each(|_| recording.own.launches(call(true), Some(9)));
-        });
-        assert_eq!(steps.len(), 11, "and never again");
-    }
-
-    #[test]
-    fn operators_are_parts_of_the_programs_step_and_phases_are_steps() {
-        let (steps, paths) = recorded(|recording| {
-            let range = |text: &str, number: u64, window: Option<u64>| {
-                let name = recording.name(0, text);
-                recording.own.around(name.is_phase(), window);
-                recording.ranges.enter(name, number);
-                recording.ranges.exit(number);
-            };
-            range("aten::mm, seq = 1", 1, Some(7));
-            range("aten::add", 2, Some(7));
-            recording.own.fetched();
-            range("aten::mm, seq = 2", 3, Some(7));
-            range("decode 1", 4, Some(7));
-            // No window: a range by itself is a step.
-            range("forward", 5, None);
-        });
-        assert_eq!(steps, ["program", "program", "decode 1", "forward"]);
-        assert_eq!(paths[..3], ["program", "program/aten::mm", "program/aten::add"]);
-    }
-
-    /// A range as a program makes it.
-    fn range(recording: &Recording, text: &str, window: Option<u64>) {
-        let name = recording.name(0, text);
-        if name.is_phase() {
-            recording.own.marks_phases();
-        }
-        recording.own.around(name.is_phase(), window);
-        recording.ranges.enter(name, 1);
-        recording.ranges.exit(1);
-    }
-
-    #[test]
-    fn where_no_window_comes_ranges_are_steps() {
-        let soon = Recorded { all: Some(Duration::from_millis(50)), ..Recorded::PLAIN };
-        let (steps, _) = recorded_with(soon, None, |recording| {
-            (0..3).for_each(|_| range(recording, "forward", None));
-            std::thread::sleep(Duration::from_millis(60));
-            (0..2).for_each(|_| range(recording, "forward", None));
-        });
-        assert_eq!(steps, ["program", "forward", "forward"]);
-    }
-
-    #[test]
-    fn in_windows_that_count_ranges_these_are_steps() {
-        let counted = Recorded { ranges_are_steps: true, ..Recorded::PLAIN };
-        let (steps, _) = recorded_with(counted, None, |recording| {
-            range(recording, "forward", None);
-            (0..2).for_each(|_| range(recording, "forward", Some(7)));
-        });
-        assert_eq!(steps, ["forward"; 3]);
-    }
-
-    /// A token of six kernels and its result, so often.
-    fn tokens(recording: &Recording, times: usize, window: u64) {
-        for _ in 0..times {
-            (1..7)
-                .for_each(|what| recording.own.launches(Call { outside: false, what, is_graph: false }, Some(window)));
-            recording.own.fetched();
-        }
-    }
-
-    #[test]
-    fn where_a_server_waits_for_requests_that_is_in_no_token() {
-        let (steps, _) = recorded(|recording| {
-            recording.own.launches(call(true), Some(7));
-            recording.own.fetched();
-            tokens(recording, 5, 7);
-            std::thread::sleep(Duration::from_millis(150));
-            tokens(recording, 2, 7);
-        });
-        // The first launch, three that are learned from, one like them, the one that waited, and after it one and the last.
-        let expected = ["program", "program", "program", "program", "repeated", "program", "repeated", "program"];
-        assert_eq!(steps, expected);
-    }
-
-    #[test]
-    fn what_a_program_says_is_not_guessed_and_windows_know_nothing_of_what_was_before() {
-        let config = r#"{"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}"#;
-        let model = || Model::of(config, "batch=1,prompt=8").expect("a model");
-        // As a phase is in it, a request repeats and is no token. On a thread of its own, which goes on so.
-        let marked = || {
-            recorded_with(Recorded::PLAIN, Some(model()), |recording| {
-                recording.own.launches(call(true), Some(7));
-                recording.own.fetched();
-                recording.own.marks_phases();
-                tokens(recording, 6, 7);
-            })
-        };
-        let (steps, _) = std::thread::scope(|scope| scope.spawn(marked).join()).expect("ends");
-        assert_eq!(steps, ["program"; 7]);
-        let in_windows = Recorded { in_windows: true, ..Recorded::PLAIN };
-        let (steps, _) = recorded_with(in_windows, Some(model()), |recording| {
-            recording.own.launches(call(true), Some(7));
-            recording.own.fetched();
-            tokens(recording, 5, 7);
-            // The next window opens in the middle of a token.
-            recording.own.launches(call(true), Some(8));
-            (3..7).for_each(|what| recording.own.launches(Call { outside: false, what, is_graph: false }, Some(8)));
-            recording.own.fetched();
-            tokens(recording, 2, 8);
-        });
-        let expected =
-            [vec!["program"; 4], vec!["decode"; 2], vec!["program"], vec!["decode"], vec!["program"]].concat();
-        assert_eq!(steps, expected);
-    }
-}
+#[path = "recording_tests.rs"]
+mod tests;

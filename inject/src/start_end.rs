@@ -1,5 +1,5 @@
-//! Ranges that began by a start: they may end on another thread than they began on, cross others, or never end. Here they are kept
-//! while they are open, by the numbers that the program got for them.
+//! Ranges that began by a start: they may end on another thread than they began on, cross others, or never end. Here
+//! they are kept while they are open, by the numbers that the program got for them.
 
 use candlescope_core::{OpenRange, RangeTime};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Ranges that may be open at once, on all threads together: 256 kB at most.
 ///
-/// Overload policy: one that begins beyond that is counted, and not recorded. What is open is left alone, because a program that
-/// never ends its ranges has none that is worth more than another.
+/// Overload policy: one that begins beyond that is counted, and not recorded. What is open is left alone, because a
+/// program that never ends its ranges has none that is worth more than another.
 pub(crate) const MOST: usize = 4_096;
 
 /// Bits of a number that say the range's place.
@@ -16,7 +16,7 @@ const PLACE_BITS: u32 = MOST.trailing_zeros();
 
 /// What is kept of a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Kept {
+pub(crate) enum KeptRange {
     /// It is part of nothing.
     Beside(OpenRange),
     /// A step, which the thread ends on which it began. It was ended by another one at this time.
@@ -24,26 +24,26 @@ pub(crate) enum Kept {
 }
 
 #[derive(Debug, Default)]
-enum Held {
+enum SlotContent {
     #[default]
     Nothing,
     /// Its range is about to begin.
     Reserved,
-    Range(Kept),
+    Range(KeptRange),
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct RangeSlot {
     /// Ranges that it has had, the one that it has included: a number that was ended twice ends no other range.
     uses: u32,
-    held: Held,
+    held: SlotContent,
 }
 
-const _: () = assert!(MOST * size_of::<Mutex<Place>>() <= 256 << 10, "as `MOST` says");
+const _: () = assert!(MOST * size_of::<Mutex<RangeSlot>>() <= 256 << 10, "as `MOST` says");
 
 /// What a program ended by a number.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Ended {
+pub(crate) enum EndedByNumber {
     Beside(OpenRange),
     /// The step of another thread, which will notice.
     Step,
@@ -51,11 +51,11 @@ pub(crate) enum Ended {
     Unknown,
 }
 
-/// See the module's text. A range costs three locks that nobody else wants, each for a few instructions: when its place is found, when
-/// it has begun, and when it ends. Nothing is allocated.
+/// See the module's text. A range costs three locks that nobody else wants, each for a few instructions: when its place
+/// is found, when it has begun, and when it ends. Nothing is allocated.
 #[derive(Debug)]
 pub(crate) struct StartEnd {
-    places: Box<[Mutex<Place>]>,
+    places: Box<[Mutex<RangeSlot>]>,
     open: AtomicUsize,
     /// Steps that other threads ended than those they began on, so far.
     elsewhere: AtomicU64,
@@ -63,7 +63,7 @@ pub(crate) struct StartEnd {
     abandoned: AtomicUsize,
 }
 
-fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
+fn lock(place: &Mutex<RangeSlot>) -> MutexGuard<'_, RangeSlot> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -77,16 +77,16 @@ impl StartEnd {
         }
     }
 
-    /// A number for a range that is about to begin, above 0; `None` if too many are open. `from` is where its thread looks first: threads
-    /// that use a place again and again are not in each other's way.
+    /// A number for a range that is about to begin, above 0; `None` if too many are open. `from` is where its thread
+    /// looks first: threads that use a place again and again are not in each other's way.
     pub(crate) fn reserve(&self, from: &mut usize) -> Option<u64> {
         if self.open.fetch_add(1, Ordering::Relaxed) < MOST {
             let first = *from % MOST;
             for at in (first..MOST).chain(0..first) {
                 // Another thread is at work there.
                 let Ok(mut place) = self.places[at].try_lock() else { continue };
-                if matches!(place.held, Held::Nothing) {
-                    place.held = Held::Reserved;
+                if matches!(place.held, SlotContent::Nothing) {
+                    place.held = SlotContent::Reserved;
                     place.uses = place.uses.wrapping_add(1).max(1);
                     *from = at;
                     return Some(u64::from(place.uses) << PLACE_BITS | at as u64);
@@ -98,15 +98,15 @@ impl StartEnd {
     }
 
     /// The place of a number, if it is that of its range still.
-    fn place(&self, number: u64) -> Option<MutexGuard<'_, Place>> {
+    fn place(&self, number: u64) -> Option<MutexGuard<'_, RangeSlot>> {
         let place = lock(&self.places[number as usize % MOST]);
         (u64::from(place.uses) == number >> PLACE_BITS).then_some(place)
     }
 
     /// The range of a reserved number has begun.
-    pub(crate) fn keep(&self, number: u64, range: Kept) {
+    pub(crate) fn keep(&self, number: u64, range: KeptRange) {
         if let Some(mut place) = self.place(number) {
-            place.held = Held::Range(range);
+            place.held = SlotContent::Range(range);
         }
     }
 
@@ -117,8 +117,8 @@ impl StartEnd {
         }
     }
 
-    fn vacate(&self, place: &mut Place) {
-        if !matches!(std::mem::take(&mut place.held), Held::Nothing) {
+    fn vacate(&self, place: &mut RangeSlot) {
+        if !matches!(std::mem::take(&mut place.held), SlotContent::Nothing) {
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -129,21 +129,22 @@ impl StartEnd {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The program ends the range of this number, on any thread. A step is ended by that on which it began; this is for others.
-    pub(crate) fn end(&self, number: u64, now: impl FnOnce() -> RangeTime) -> Ended {
-        let Some(mut place) = self.place(number) else { return Ended::Unknown };
+    /// The program ends the range of this number, on any thread. A step is ended by that on which it began; this is for
+    /// others.
+    pub(crate) fn end(&self, number: u64, now: impl FnOnce() -> RangeTime) -> EndedByNumber {
+        let Some(mut place) = self.place(number) else { return EndedByNumber::Unknown };
         match place.held {
-            Held::Range(Kept::Beside(range)) => {
+            SlotContent::Range(KeptRange::Beside(range)) => {
                 self.vacate(&mut place);
-                Ended::Beside(range)
+                EndedByNumber::Beside(range)
             }
-            Held::Range(Kept::Step(None)) => {
-                place.held = Held::Range(Kept::Step(Some(now())));
+            SlotContent::Range(KeptRange::Step(None)) => {
+                place.held = SlotContent::Range(KeptRange::Step(Some(now())));
                 // Release: who sees the count sees the time.
                 self.elsewhere.fetch_add(1, Ordering::Release);
-                Ended::Step
+                EndedByNumber::Step
             }
-            _ => Ended::Unknown,
+            _ => EndedByNumber::Unknown,
         }
     }
 
@@ -156,7 +157,7 @@ impl StartEnd {
     /// When another thread ended the step of this number, if one did.
     pub(crate) fn ended(&self, number: u64) -> Option<RangeTime> {
         match self.place(number)?.held {
-            Held::Range(Kept::Step(ended)) => ended,
+            SlotContent::Range(KeptRange::Step(ended)) => ended,
             _ => None,
         }
     }
@@ -184,8 +185,8 @@ mod tests {
         ranges.free(first);
         let again = ranges.reserve(&mut from).expect("room");
         assert!(again != first && from == 7, "its place is used again, by another number");
-        ranges.keep(again, Kept::Step(None));
-        assert_eq!(ranges.end(first, never), Ended::Unknown, "it has ended before");
+        ranges.keep(again, KeptRange::Step(None));
+        assert_eq!(ranges.end(first, never), EndedByNumber::Unknown, "it has ended before");
         ranges.free(first);
         assert_eq!((ranges.open(), ranges.ended(again)), (1, None));
         let more: Vec<u64> = std::iter::from_fn(|| ranges.reserve(&mut from)).collect();
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(ranges.open(), MOST as u64, "nobody will end it");
         assert!(ranges.reserve(&mut from).is_some(), "but it has no place any more");
         for unknown in [0, 1, u64::MAX, MOST as u64 - 1] {
-            assert_eq!(ranges.end(unknown, never), Ended::Unknown);
+            assert_eq!(ranges.end(unknown, never), EndedByNumber::Unknown);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What happens by time: windows of kernels, for programs whose steps are known in windows only, and what is looked at each second.
+//! What happens by time: windows of kernels, for programs whose steps are known in windows only, and what is looked at
+//! each second.
 
 use candlescope_core::injected::Windows;
 use candlescope_core::{Handle, KernelsRefused};
@@ -7,8 +8,8 @@ use std::time::Duration;
 /// How often `tick` is called.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Calls `tick` each second for as long as the process lives, and opens `windows`, if there are to be any. Without a thread there are
-/// none, as the run then shows.
+/// Calls `tick` each second for as long as the process lives, and opens `windows`, if there are to be any. Without a
+/// thread there are none, as the run then shows.
 pub(crate) fn every_second(handle: Handle, windows: Option<Windows>, tick: fn()) {
     let work = move || {
         let mut windows = windows;

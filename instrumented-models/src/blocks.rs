@@ -168,6 +168,11 @@ impl<N: Norm> Blocks<N> {
             .try_for_each(|held| held.erase(slots.clone(), from, to))
     }
 
+    /// Exchanges what two slots hold, of each its first so many positions: (slot, positions).
+    pub(crate) fn exchange(&self, a: (usize, usize), b: (usize, usize)) -> Result<()> {
+        self.0.iter().filter_map(|block| block.attention.slots()).try_for_each(|held| held.exchange(a, b))
+    }
+
     /// Whether any of its weights is quantised.
     pub(crate) fn is_quantized(&self) -> bool {
         self.0.iter().any(|block| block.attention.is_quantized() || block.mlp.is_quantized())

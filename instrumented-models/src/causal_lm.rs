@@ -18,9 +18,10 @@ pub trait CausalLm {
         sampling::pass(|tokens| self.forward(tokens, position), &device, sampler, texts, position)
     }
 
-    /// Logits of every one of `tokens` (1, new tokens), (new tokens, vocabulary) in f32, where [`forward`](Self::forward) has those of
-    /// the last: by them tokens are checked that somebody guessed. The next pass may begin within these tokens, and replaces
-    /// those from there on. `None` from a model that has no such pass, or cannot go back.
+    /// Logits of every one of `tokens` (1, new tokens), (new tokens, vocabulary) in f32, where
+    /// [`forward`](Self::forward) has those of the last: by them tokens are checked that somebody guessed. The next
+    /// pass may begin within these tokens, and replaces those from there on. `None` from a model that has no such pass,
+    /// or cannot go back.
     fn forward_each(&mut self, tokens: &Tensor, position: usize) -> Option<Result<Tensor>> {
         let _ = (tokens, position);
         None

@@ -229,6 +229,10 @@ impl SlotModel for Gpt2 {
         self.blocks.erase(slots, from, to)
     }
 
+    fn exchange(&mut self, a: (usize, usize), b: (usize, usize)) -> Result<()> {
+        self.blocks.exchange(a, b)
+    }
+
     fn kv_bytes_per_token(&self) -> u64 {
         kv_bytes_per_token(&self.config, self.blocks.kept_as(), self.dtype)
     }

@@ -93,12 +93,13 @@ pub struct Dimensions {
 /// `bf16` or `f16`.
 ///
 /// On a GPU it is the weights' own type: candle uses cuBLAS with 32-bit sums (candle-core `cuda_backend/mod.rs`,
-/// `gemm_strided_batched_*`); for f32 it is tf32 if the program enabled that. On a CPU 16-bit floats are widened to f32
-/// (crate `gemm-f16`), except on CPUs with 16-bit float arithmetic, for which it is not known.
+/// `gemm_strided_batched_*`); for f32 it is tf32 if the program enabled that. On a CPU candle widens bf16 to f32
+/// (candle-core `cpu_backend/mod.rs`, `matmul`), and the crate `gemm-f16` does so with f16, except on CPUs with
+/// arithmetic of 16-bit floats, for which it is not known.
 pub fn compute_dtype(dtype: DType, device: &Device) -> Option<&'static str> {
     match (dtype, device) {
         (DType::F32, Device::Cuda(_)) if candle_core::cuda::gemm_reduced_precision_f32() => Some("tf32"),
-        (DType::F32, _) => Some("f32"),
+        (DType::F32, _) | (DType::BF16, Device::Cpu) => Some("f32"),
         (DType::F16, Device::Cpu) => (!cfg!(target_arch = "aarch64")).then_some("f32"),
         (DType::BF16 | DType::F16, Device::Cuda(_)) => Some(dtype.as_str()),
         _ => None,

@@ -1,7 +1,7 @@
 //! Instrumented candle models: wrapped layers, models made of them, weights, tokenizers and a generation loop.
 //!
-//! What is documented is promised: decoders, which are loaded and generate, at the root, [`layers`], [`slots`], [`weights`] and
-//! [`chat`]. Models that encode or look at pictures, and what only the command line needs, are hidden.
+//! What is documented is promised: decoders, which are loaded and generate, at the root, [`layers`], [`slots`],
+//! [`weights`] and [`chat`]. Models that encode or look at pictures, and what only the command line needs, are hidden.
 //!
 //! ```
 //! use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};

@@ -1,234 +1,40 @@
 //! Loads a model by its name.
 
 mod encoders;
+mod load_error;
+mod load_options;
 mod loaded_vision;
 mod text_model;
 
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
-use crate::chat::{ChatError, ChatTemplate, Message};
-use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig, PADDLEOCR_VL, with_encoder};
+use crate::chat::{ChatTemplate, Message};
+use crate::config::{EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig, with_encoder};
 use crate::gpt2::Gpt2;
-use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
 use crate::layers::{KvCacheDType, ggml_dtype_word};
 use crate::llama::Llama;
 use crate::slot_model::SlotModel;
-use crate::slots::{SlotDecoder, SlotOptions};
+use crate::slots::SlotDecoder;
 use crate::source::ModelSource;
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::tokenizer::Tokenizer;
 use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
-use crate::weights::{Form, GgufText, HeldWeights, Holding, WeightError, WeightSource, WithoutPrefix};
+use crate::weights::{Form, GgufText, HeldWeights, HoldingSource, WeightError, WeightSource, WithoutPrefix};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
+pub use load_error::{LoadError, PromptError, PromptTooLong, SourceTooLong};
+pub use load_options::{Engine, LoadOptions};
 pub use loaded_vision::LoadedVision;
 use serde_json::Value;
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 pub use text_model::TextModel;
-
-/// Which implementation runs the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Engine {
-    /// Our layers where they have the architecture, candle-transformers' own model where only that has it.
-    #[default]
-    Auto,
-    /// Our layers, with their spans, FLOPs and bytes.
-    Instrumented,
-    /// candle-transformers' own model, unmodified.
-    Candle,
-}
-
-impl Engine {
-    /// The one that runs models of `architecture`, a `model_type` of `config.json`: itself, unless it is
-    /// [`Auto`](Self::Auto).
-    #[must_use]
-    pub fn of(self, architecture: &str) -> Self {
-        match self {
-            Self::Auto if INSTRUMENTED_ARCHITECTURES.contains(&architecture) => Self::Instrumented,
-            Self::Auto if architecture == PADDLEOCR_VL => Self::Instrumented,
-            Self::Auto => Self::Candle,
-            chosen => chosen,
-        }
-    }
-
-    /// As options and `run.json` call it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Instrumented => "instrumented",
-            Self::Candle => "candle",
-        }
-    }
-}
-
-/// How to load a model.
-#[derive(Debug, Clone)]
-pub struct LoadOptions {
-    /// Where the model runs.
-    pub device: Device,
-    /// Element type of dense weights and of activations; by default f32 on a CPU and bf16 on a GPU. Quantised models
-    /// always compute in f32.
-    pub dtype: Option<DType>,
-    /// Widen a GGUF's weights to `dtype`.
-    pub dequantize: bool,
-    /// Quantise matrices to this type while the model loads, as a GGUF of that type would have them; our layers only.
-    pub quantize: Option<GgmlDType>,
-    /// Seed of random weights.
-    pub seed: u64,
-    /// Which implementation runs it; our layers by default, where they have the architecture.
-    pub engine: Engine,
-    /// Hold sequences in slots and decode by steps of fixed shape, which a GPU can take as a CUDA graph; our layers only.
-    pub slots: Option<SlotOptions>,
-    /// How keys and values are held, in slots and elsewhere; in 8 bits by our layers only.
-    pub kv_cache_dtype: KvCacheDType,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            device: Device::Cpu,
-            dtype: None,
-            dequantize: false,
-            quantize: None,
-            seed: 42,
-            engine: Engine::default(),
-            slots: None,
-            kv_cache_dtype: KvCacheDType::Auto,
-        }
-    }
-}
-
-/// Why a model could not be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// No configuration has this name, or it lacks dimensions, contradicts itself, or is none that can be built.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Its weights are missing or invalid.
-    #[error(transparent)]
-    Weights(#[from] WeightError),
-    /// A file of the model's directory is missing or invalid.
-    #[error("{path} {reason}; a model directory holds config.json, *.safetensors and tokenizer.json", path = path.display())]
-    Directory {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Its tokenizer is invalid.
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    /// The model could not be fetched from the hub.
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// The element type cannot be used for computing.
-    #[error("a model cannot run in {0:?}; pass f32, f16 or bf16")]
-    DType(DType),
-    /// The engine cannot run this.
-    #[error("{0}")]
-    Engine(String),
-    /// A model with an encoder, where one that only continues a text is wanted. [`AnyModel::load`] loads it.
-    #[error(
-        "`{source_name}` is of the architecture {architecture}, which has an encoder, and this takes only decoders, models \
-         that continue a text; `candlescope profile --model {source_name}` runs it"
-    )]
-    WithEncoder {
-        /// The model, as it was named.
-        source_name: String,
-        /// Its architecture.
-        architecture: String,
-    },
-    /// There is no room for the slots.
-    #[error("sequences cannot be held in slots: {}", crate::candle_message(.0))]
-    Slots(candle_core::Error),
-    /// A library panicked on the model's files.
-    #[error(
-        "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
-         cannot read"
-    )]
-    Panicked {
-        /// The model, as it was named.
-        source_name: String,
-        /// The panic's message.
-        message: String,
-    },
-}
 
 /// Largest `config.json` and `tokenizer_config.json`, in bytes.
 const MAX_CONFIG_FILE: u64 = 16 << 20;
-
-/// Why a prompt could not be encoded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PromptError {
-    /// The model came without a tokenizer.
-    #[error("{model} has no tokenizer ({reason}); give a number of prompt tokens in place of a text")]
-    NoTokenizer {
-        /// The model.
-        model: String,
-        /// Why.
-        reason: String,
-    },
-    /// The model came without a chat template.
-    #[error("{0} has no chat template; pass the prompt without one")]
-    NoTemplate(String),
-    /// The text is empty.
-    #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
-    Empty,
-    /// The tokenizer could not make tokens of the text.
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    /// The chat template could not be rendered with the messages.
-    #[error(transparent)]
-    Chat(#[from] ChatError),
-}
-
-/// A prompt does not fit the model.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
-     shorten the prompt by {over} tokens, use a model with a longer context, or raise --max-model-len where it is given",
-    most = context - 1,
-    over = prompt.saturating_add(1) - context
-)]
-#[non_exhaustive]
-pub struct PromptTooLong {
-    /// Tokens of the prompt.
-    pub prompt: usize,
-    /// Tokens of a sequence that the model, or its slot, holds at most, generated ones included.
-    pub context: usize,
-}
-
-impl PromptTooLong {
-    /// Fails if a prompt of `prompt` tokens leaves no room for one more in `context`.
-    pub(crate) const fn check(prompt: usize, context: usize) -> Result<(), Self> {
-        if prompt < context { Ok(()) } else { Err(Self { prompt, context }) }
-    }
-}
-
-/// A source does not fit the model's encoder.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the input has {positions} positions and the model's encoder takes at most {most}: shorten it by {over}",
-    over = positions - most)]
-#[non_exhaustive]
-pub struct SourceTooLong {
-    /// Positions of the input: tokens, or two frames of sound each.
-    pub positions: usize,
-    /// Most that the encoder takes.
-    pub most: usize,
-}
-
-impl SourceTooLong {
-    /// Fails if the encoder does not take `positions`.
-    pub(crate) const fn check(positions: usize, most: usize) -> Result<(), Self> {
-        if positions <= most { Ok(()) } else { Err(Self { positions, most }) }
-    }
-}
 
 /// A model with everything that generation needs.
 pub struct LoadedModel {
@@ -311,8 +117,14 @@ impl LoadedModel {
             let (device, kept_as) = (&options.device, options.kv_cache_dtype);
             let mut formed = weights.formed(Form::Quantized(form), device)?;
             let model = match config.is_gpt2() {
-                true => loader.ours(Gpt2::load(&config, &mut formed, DType::F32, device)?.kv_cache_dtype(kept_as))?,
-                false => loader.ours(Llama::load(&config, &mut formed, DType::F32, device)?.kv_cache_dtype(kept_as))?,
+                true => {
+                    let model = Gpt2::load(&config, &mut formed, DType::F32, device)?;
+                    loader.ours(model.kv_cache_dtype(kept_as), formed.bytes())?
+                }
+                false => {
+                    let model = Llama::load(&config, &mut formed, DType::F32, device)?;
+                    loader.ours(model.kv_cache_dtype(kept_as), formed.bytes())?
+                }
             };
             let text = TextSide { tokenizer, chat, missing: no_tokenizer };
             Ok(loader.finish(model, config, text, Some((Some(form), formed.bytes()))))
@@ -543,7 +355,7 @@ impl Loader<'_> {
             Engine::Instrumented | Engine::Auto => {
                 let mut weights = GgufWeights::quantized(&mut file, device);
                 let model = Llama::load(&config, &mut weights, DType::F32, device)?;
-                self.ours(model.kv_cache_dtype(self.options.kv_cache_dtype))?
+                self.ours(model.kv_cache_dtype(self.options.kv_cache_dtype), quantized.1)?
             }
         };
         Ok(self.finish(model, config, text, Some(quantized)))
@@ -561,24 +373,25 @@ impl Loader<'_> {
         self.check_engine(config)?;
         let (mut held, mut holding) = (self.held.as_ref().map(RefCell::borrow_mut), None);
         let weights: &mut dyn WeightSource = match held.as_deref_mut() {
-            Some(held) => holding.insert(Holding::new(weights, held)),
+            Some(held) => holding.insert(HoldingSource::new(weights, held)),
             None => weights,
         };
         let (architecture, kept_as) = (config.architecture.as_str(), self.options.kv_cache_dtype);
+        let bytes = config.parameters() * self.dtype.size_in_bytes() as u64;
         Ok(match (self.options.engine.of(architecture), architecture) {
             (Engine::Candle, "llama") => TextModel::growing(CandleLlama::load(config, weights, self.dtype, device)?),
             (Engine::Candle, _) => TextModel::growing(CandleDecoder::load(config, weights, self.dtype, device)?),
             _ if config.is_gpt2() => {
-                self.ours(Gpt2::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as))?
+                self.ours(Gpt2::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as), bytes)?
             }
-            _ => self.ours(Llama::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as))?,
+            _ => self.ours(Llama::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as), bytes)?,
         })
     }
 
-    /// A model of our layers, with its sequences in slots if that is wanted.
-    fn ours(&self, model: impl SlotModel + 'static) -> Result<TextModel, LoadError> {
+    /// A model of our layers, whose weights have so many bytes, with its sequences in slots if that is wanted.
+    fn ours(&self, model: impl SlotModel + 'static, bytes: u64) -> Result<TextModel, LoadError> {
         let Some(slots) = &self.options.slots else { return Ok(TextModel::growing(model)) };
-        SlotDecoder::new(Box::new(model), slots).map(TextModel::in_slots).map_err(LoadError::Slots)
+        SlotDecoder::beside(Box::new(model), slots, bytes).map(TextModel::in_slots).map_err(LoadError::Slots)
     }
 
     /// Fails if the engine does not have the architecture, though the other one has.

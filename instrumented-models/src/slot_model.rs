@@ -38,6 +38,14 @@ pub trait SlotModel: CausalLm + Send {
     #[doc(hidden)]
     fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()>;
 
+    /// Exchanges what two slots hold, of each its first so many positions: (slot, positions). The memory of slots stays
+    /// where it is, because graphs read and write it.
+    ///
+    /// # Errors
+    /// If there is no such slot or position, or no memory for a copy of one layer's.
+    #[doc(hidden)]
+    fn exchange(&mut self, a: (usize, usize), b: (usize, usize)) -> Result<()>;
+
     /// Bytes of keys and values of one token.
     #[doc(hidden)]
     fn kv_bytes_per_token(&self) -> u64;

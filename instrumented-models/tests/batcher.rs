@@ -14,16 +14,17 @@ use candlescope_models::slots::{
 };
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{
-    CausalLm, FinishReason, GenerateOptions, Llama, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
+    CausalLm, FinishReason, GenerateOptions, KvCacheDType, Llama, LoadOptions, LoadedModel, ModelSource,
+    SamplingOptions, generate,
 };
 use candlescope_work::operation::Cost;
 use common::*;
 use std::cell::{Cell, RefCell};
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use tracing_subscriber::prelude::*;
 
 fn llama() -> Llama {
@@ -32,8 +33,12 @@ fn llama() -> Llama {
 }
 
 fn batcher<'a>(slots: usize, options: BatcherOptions) -> Batcher<'a> {
+    batcher_of(llama(), slots, options)
+}
+
+fn batcher_of<'a>(model: impl SlotModel + 'static, slots: usize, options: BatcherOptions) -> Batcher<'a> {
     let slots = SlotOptions { slots, context: Some(64), ..SlotOptions::default() };
-    Batcher::new(SlotDecoder::new(Box::new(llama()), &slots).unwrap(), options)
+    Batcher::new(SlotDecoder::new(Box::new(model), &slots).unwrap(), options)
 }
 
 /// What a client got, and when it goes away.
@@ -99,7 +104,11 @@ fn run(batcher: &mut Batcher<'_>) -> usize {
 
 /// Its text where nobody else is.
 fn alone(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> Vec<u32> {
-    let mut one = batcher(1, BatcherOptions::default());
+    alone_in(llama(), prompt, tokens, sampling)
+}
+
+fn alone_in(model: Llama, prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> Vec<u32> {
+    let mut one = batcher_of(model, 1, BatcherOptions::default());
     let (job, got) = job(prompt, tokens, sampling);
     one.submit(job);
     run(&mut one);
@@ -241,13 +250,29 @@ fn a_thousand_at_once_are_all_served() {
     }
 }
 
-/// A model that fails when it is told to.
-struct Failing {
-    model: Llama,
-    fails: Arc<AtomicBool>,
+/// What a model is told by a test, and tells it.
+#[derive(Default)]
+struct Told {
+    fails: AtomicBool,
+    cannot_move: AtomicBool,
+    /// Of each step of slots.
+    rows: Mutex<Vec<usize>>,
 }
 
-impl CausalLm for Failing {
+/// A model that fails when it is told to.
+struct Watched {
+    model: Llama,
+    told: Arc<Told>,
+}
+
+impl Watched {
+    fn new() -> (Self, Arc<Told>) {
+        let told = Arc::<Told>::default();
+        (Self { model: llama(), told: told.clone() }, told)
+    }
+}
+
+impl CausalLm for Watched {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         self.model.forward(tokens, position)
     }
@@ -269,14 +294,17 @@ impl CausalLm for Failing {
     }
 }
 
-impl SlotModel for Failing {
+impl SlotModel for Watched {
     fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
         self.model.hold(slots, context)
     }
 
     fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
-        if self.fails.load(Relaxed) {
+        if self.told.fails.load(Relaxed) {
             candle_core::bail!("out of memory")
+        }
+        if matches!(place, Place::Each(_)) {
+            self.told.rows.lock().unwrap().push(tokens.dim(0)?);
         }
         self.model.forward_at(tokens, place)
     }
@@ -287,6 +315,13 @@ impl SlotModel for Failing {
 
     fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
         self.model.erase(slots, from, to)
+    }
+
+    fn exchange(&mut self, a: (usize, usize), b: (usize, usize)) -> Result<()> {
+        if self.told.cannot_move.load(Relaxed) {
+            candle_core::bail!("no memory for a copy")
+        }
+        self.model.exchange(a, b)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {
@@ -300,10 +335,8 @@ impl SlotModel for Failing {
 
 #[test]
 fn a_failure_ends_whom_it_concerns_and_nothing_else() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let slots = SlotOptions { slots: 2, context: Some(64), ..SlotOptions::default() };
-    let model = Box::new(Failing { model: llama(), fails: fails.clone() });
-    let mut two = Batcher::new(SlotDecoder::new(model, &slots).unwrap(), BatcherOptions::default());
+    let (model, told) = Watched::new();
+    let mut two = batcher_of(model, 2, BatcherOptions::default());
     let clients: Vec<_> = (0..4)
         .map(|n| {
             let (job, got) = job(&prompt(n, 20), 6, SamplingOptions::default());
@@ -312,18 +345,206 @@ fn a_failure_ends_whom_it_concerns_and_nothing_else() {
         })
         .collect();
     (0..3).for_each(|_| two.turn());
-    fails.store(true, Relaxed);
+    told.fails.store(true, Relaxed);
     two.turn();
     let message = "generation failed at a step of several sequences: out of memory";
     assert!(clients[..2].iter().all(|got| got.end() == Err(message.to_string())), "{:?}", clients[0].end.borrow());
     // A prompt that comes now fails by itself, and once the model works again, what the slots held is not trusted.
     two.turn();
     assert!(clients[2].end().unwrap_err().contains("prefill of 20 tokens: out of memory"));
-    fails.store(false, Relaxed);
+    told.fails.store(false, Relaxed);
     run(&mut two);
     assert_eq!(clients[3].end(), Ok(FinishReason::Length));
     assert_eq!(*clients[3].tokens.borrow(), alone(&prompt(3, 20), 6, SamplingOptions::default()));
     assert_eq!(two.shared_tokens(), 0);
+}
+
+/// Requests of so many tokens, whose prompts have five each.
+fn submitted(batcher: &mut Batcher<'_>, tokens: &[usize]) -> Vec<Rc<Got>> {
+    let submit = |(n, tokens): (usize, &usize)| {
+        let (job, got) = job(&prompt(n, 5), *tokens, SamplingOptions::default());
+        batcher.submit(job);
+        got
+    };
+    tokens.iter().enumerate().map(submit).collect()
+}
+
+#[test]
+fn a_request_that_is_left_alone_pays_for_no_other_slot() {
+    let (model, told) = Watched::new();
+    let mut four = batcher_of(model, 4, BatcherOptions::default());
+    let clients = submitted(&mut four, &[1, 1, 1, 50]);
+    run(&mut four);
+    let rows = told.rows.lock().unwrap().clone();
+    assert_eq!((rows.len(), four.moved_sequences()), (49, 1));
+    // A client that asks again would have taken a free slot by then.
+    assert!(rows[..3] == [4; 3] && rows[3..].iter().all(|rows| *rows == 1), "{rows:?}");
+    assert_eq!(*clients[3].tokens.borrow(), alone(&prompt(3, 5), 50, SamplingOptions::default()));
+}
+
+#[test]
+fn no_sequence_moves_while_clients_ask_again_or_for_a_few_tokens() {
+    let mut two = batcher(2, BatcherOptions::default());
+    submitted(&mut two, &[2, 58]);
+    let mut ended = 0;
+    while !two.is_idle() {
+        two.turn();
+        if two.running() == 1 && ended < 56 {
+            ended += 1;
+            submitted(&mut two, &[2]);
+        }
+    }
+    assert_eq!((ended, two.moved_sequences()), (56, 0), "the slot below was never free for long");
+    submitted(&mut two, &[2, 19]);
+    run(&mut two);
+    assert_eq!(two.moved_sequences(), 0, "it ends soon");
+}
+
+/// All orders of the numbers below `count`.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let longer = |order: Vec<usize>| (0..count).map(move |at| [&order[..at], &[count - 1], &order[at..]].concat());
+    orders(count - 1).into_iter().flat_map(longer).collect()
+}
+
+#[test]
+fn in_whatever_order_requests_end_a_move_changes_no_token() {
+    let drawn = SamplingOptions { temperature: Some(0.9), top_k: Some(20), ..SamplingOptions::default() };
+    let penalised = SamplingOptions { repeat_penalty: 1.5, ..drawn.clone() };
+    // Tokens of the prompt and of the text.
+    let requests = [(3, 2, SamplingOptions::default()), (9, 5, drawn.clone()), (17, 22, penalised), (18, 44, drawn)];
+    for kept_as in KvCacheDType::ALL {
+        let model = || llama().kv_cache_dtype(*kept_as);
+        let text = |(n, (tokens, made, sampling)): (usize, &(usize, usize, SamplingOptions))| {
+            alone_in(model(), &prompt(n, *tokens), *made, sampling.clone())
+        };
+        let expected: Vec<Vec<u32>> = requests.iter().enumerate().map(text).collect();
+        let mut four = batcher_of(model(), 4, BatcherOptions { prompt_piece: 9, ..BatcherOptions::default() });
+        for (at, order) in orders(4).into_iter().enumerate() {
+            let submit = |n: usize| {
+                let (tokens, made, sampling) = &requests[n];
+                let (job, got) = job(&prompt(n, *tokens), *made, sampling.clone());
+                four.submit(job);
+                (n, got)
+            };
+            let clients: Vec<(usize, Rc<Got>)> = order.iter().copied().map(submit).collect();
+            run(&mut four);
+            for (n, got) in clients {
+                assert_eq!(*got.tokens.borrow(), expected[n], "request {n} of {order:?}, {kept_as:?}");
+            }
+            // What slots hold of the orders before changes places, too, and serves in every other one.
+            if at % 2 == 0 {
+                four.forget();
+            }
+        }
+        assert!(four.moved_sequences() >= 20 && four.shared_tokens() > 0, "{four:?}, {kept_as:?}");
+    }
+}
+
+#[test]
+fn what_a_slot_holds_for_prompts_to_come_changes_places_with_a_sequence_that_moves() {
+    for kept_as in KvCacheDType::ALL {
+        let model = || llama().kv_cache_dtype(*kept_as);
+        let options = BatcherOptions { least_shared: 8, ..BatcherOptions::default() };
+        let mut two = batcher_of(model(), 2, options);
+        let with = |system: usize, own: usize| [prompt(system, 18), prompt(own, 3)].concat();
+        let ask = |two: &mut Batcher<'_>, prompt: &[u32], tokens: usize| {
+            let (job, got) = job(prompt, tokens, SamplingOptions::default());
+            two.submit(job);
+            got
+        };
+        let first = ask(&mut two, &with(9, 60), 2);
+        let second = ask(&mut two, &with(20, 61), 40);
+        while two.moved_sequences() == 0 {
+            assert!(!two.is_idle(), "it never moved");
+            two.turn();
+        }
+        assert_eq!(first.end(), Ok(FinishReason::Length));
+        // Each begins as one of them did, and then differs.
+        let third = ask(&mut two, &with(9, 62), 3);
+        run(&mut two);
+        assert_eq!(two.shared_tokens(), 18, "{kept_as:?}: what stood in the slot below is still there");
+        let fourth = ask(&mut two, &with(20, 63), 3);
+        run(&mut two);
+        assert_eq!(two.shared_tokens(), 36, "{kept_as:?}: and what moved is where it is");
+        let all =
+            [(first, with(9, 60), 2), (second, with(20, 61), 40), (third, with(9, 62), 3), (fourth, with(20, 63), 3)];
+        for (n, (got, prompt, tokens)) in all.into_iter().enumerate() {
+            let expected = alone_in(model(), &prompt, tokens, SamplingOptions::default());
+            assert_eq!(*got.tokens.borrow(), expected, "request {n}, {kept_as:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_when_its_sequence_would_move_costs_no_step() {
+    let (model, told) = Watched::new();
+    let mut four = batcher_of(model, 4, BatcherOptions::default());
+    let clients = submitted(&mut four, &[1, 1, 1, 50]);
+    (0..6).for_each(|_| four.turn());
+    assert_eq!((told.rows.lock().unwrap().len(), four.moved_sequences()), (3, 0));
+    clients[3].patience.set(Some(0));
+    four.turn();
+    assert_eq!((clients[3].end(), clients[3].tokens.borrow().len()), (Ok(FinishReason::Cancelled), 4));
+    assert_eq!((told.rows.lock().unwrap().len(), four.moved_sequences(), four.is_idle()), (3, 0, true));
+    // After it has moved, it ends as ever, and the slots serve others.
+    let clients = submitted(&mut four, &[1, 1, 1, 50]);
+    while four.moved_sequences() == 0 {
+        four.turn();
+    }
+    clients[3].patience.set(Some(0));
+    run(&mut four);
+    assert_eq!(clients[3].end(), Ok(FinishReason::Cancelled));
+    let again = submitted(&mut four, &[9; 5]);
+    run(&mut four);
+    for (n, got) in again.iter().enumerate() {
+        assert_eq!(*got.tokens.borrow(), alone(&prompt(n, 5), 9, SamplingOptions::default()), "request {n}");
+    }
+}
+
+#[test]
+fn a_move_that_fails_ends_the_requests_of_its_step_and_leaves_nothing_to_trust() {
+    let (model, told) = Watched::new();
+    let mut four = batcher_of(model, 4, BatcherOptions { least_shared: 2, ..BatcherOptions::default() });
+    let clients = submitted(&mut four, &[1, 1, 1, 50]);
+    told.cannot_move.store(true, Relaxed);
+    run(&mut four);
+    let message = "generation failed at a step of several sequences: no memory for a copy";
+    assert_eq!((clients[3].end(), clients[3].tokens.borrow().len()), (Err(message.to_string()), 4));
+    assert_eq!(((0..4).filter(|slot| four.decoder().held(*slot) > 0).count(), four.moved_sequences()), (2, 0));
+    told.cannot_move.store(false, Relaxed);
+    let again = submitted(&mut four, &[2, 3, 4, 50]);
+    run(&mut four);
+    assert_eq!((four.shared_tokens(), four.moved_sequences()), (2 * 4, 1), "of the slots that no failure touched");
+    for (n, (got, tokens)) in again.iter().zip([2, 3, 4, 50]).enumerate() {
+        assert_eq!(*got.tokens.borrow(), alone(&prompt(n, 5), tokens, SamplingOptions::default()), "request {n}");
+    }
+}
+
+#[test]
+fn a_move_is_a_part_of_the_step_that_follows() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+    listening(tracing_subscriber::registry().with(layer), || {
+        let mut four = batcher(4, BatcherOptions::default());
+        submitted(&mut four, &[1, 1, 1, 50]);
+        run(&mut four);
+        assert_eq!(four.moved_sequences(), 1);
+    });
+    assert!(session.finish().verdict.ok);
+    let batch = memory.batch();
+    let moves: Vec<_> = batch.spans.iter().filter(|span| &*span.path.name == "move_sequence").collect();
+    assert_eq!(moves.len(), 1, "{moves:?}");
+    let (config, step) = (tiny(), batch.steps.iter().find(|step| Some(step.step) == moves[0].step).expect("its step"));
+    assert_eq!((step.phase, step.serves.len()), (Some(Phase::Decode), 1));
+    // Eight positions and five in f32, keys and values, read and written twice.
+    let of_a_token = 2 * config.num_layers * config.num_kv_heads * config.head_dim * 4;
+    assert_eq!((moves[0].io_bytes, moves[0].bytes), (Some((4 * (8 + 5) * of_a_token) as u64), None));
+    let long = batch.requests.iter().find(|request| request.output_tokens == Some(50)).expect("its row");
+    let serves = batch.steps.iter().flat_map(|step| &step.serves).filter(|served| served.request == long.request);
+    assert_eq!(serves.map(|served| u64::from(served.output_tokens)).sum::<u64>(), 50, "every token has its step");
 }
 
 #[test]
@@ -389,7 +610,7 @@ fn a_list_of_requests_writes_what_each_writes_alone() {
             ContinuousRequest { prompt, options: options(1 + 3 * n) }
         })
         .collect();
-    let mut slotted = load(Some(SlotOptions { slots: 2, context: Some(128), memory: None, cuda_graph: false }));
+    let mut slotted = load(Some(SlotOptions { slots: 2, context: Some(128), ..SlotOptions::default() }));
     let decoder = slotted.model.take_slots().unwrap();
     let slotted = &slotted;
     let mut batcher = Batcher::new(decoder, BatcherOptions { prompt_piece: 8, least_shared: usize::MAX });
@@ -422,7 +643,7 @@ fn a_list_of_requests_writes_what_each_writes_alone() {
 
 #[test]
 fn a_break_ends_what_is_under_way_and_a_failure_is_the_answer() {
-    let slots = Some(SlotOptions { slots: 2, context: Some(32), memory: None, cuda_graph: false });
+    let slots = Some(SlotOptions { slots: 2, context: Some(32), ..SlotOptions::default() });
     let mut loaded =
         LoadedModel::load(&ModelSource::Embedded, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
     let decoder = loaded.model.take_slots().unwrap();
@@ -452,7 +673,7 @@ fn a_break_ends_what_is_under_way_and_a_failure_is_the_answer() {
 
 #[test]
 fn what_is_under_way_goes_on_to_its_end_when_no_more_is_handed_out() {
-    let slots = Some(SlotOptions { slots: 2, context: Some(32), memory: None, cuda_graph: false });
+    let slots = Some(SlotOptions { slots: 2, context: Some(32), ..SlotOptions::default() });
     let mut loaded =
         LoadedModel::load(&ModelSource::Embedded, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
     let mut batcher = Batcher::new(loaded.model.take_slots().unwrap(), BatcherOptions::default());

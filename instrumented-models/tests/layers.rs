@@ -136,6 +136,7 @@ fn the_type_that_is_multiplied_is_said() {
     use candlescope_models::info::{compute_dtype, quantized_compute_dtype};
     let cpu = Device::Cpu;
     assert_eq!(compute_dtype(DType::F32, &cpu), Some("f32"));
+    assert_eq!(compute_dtype(DType::BF16, &cpu), Some("f32"), "candle widens both sides");
     assert_ne!(compute_dtype(DType::F16, &cpu), Some("f16"), "no CPU that is known multiplies halves");
     for dtype in [Q4_1, Q8_0, Q4K] {
         // Both sides of the product are 8-bit integers, though the activations are f32.

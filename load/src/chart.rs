@@ -3,6 +3,7 @@
 use crate::figures::Spread;
 use crate::level::Level;
 use crate::results::Stage;
+use candlescope_charts::palette::{BLUE, GREEN, TEXT, VERMILION};
 use candlescope_charts::{Axis, label, names_above, png, svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -10,9 +11,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::collections::BTreeMap;
 
 const SIZE: (u32, u32) = (900, 420);
-const TTFT: RGBColor = RGBColor(31, 119, 180);
-const TPOT: RGBColor = RGBColor(214, 39, 40);
-const E2E: RGBColor = RGBColor(44, 160, 44);
+const TTFT: RGBColor = BLUE;
+const TPOT: RGBColor = VERMILION;
+const E2E: RGBColor = GREEN;
 
 /// Medians, and the 95th percentiles dashed where they are known, over the requests that were answered a second.
 /// `None` with fewer than two stages that have them.
@@ -89,7 +90,7 @@ fn draw<B: DrawingBackend>(stages: &[Stage], root: &DrawingArea<B, Shift>) -> Op
     }
     root.fill(&WHITE).ok()?;
     let title = "latency against load: medians, and 95th percentiles in a lighter line; above each point its clients";
-    let area = root.titled(title, ("sans-serif", 15)).ok()?;
+    let area = root.titled(title, ("sans-serif", 15).into_font().color(&TEXT)).ok()?;
     let named = series.iter().filter(|s| !s.2 && !s.3.is_empty());
     let names: Vec<(&str, RGBColor)> = named.map(|(name, colour, ..)| (*name, *colour)).collect();
     let area = names_above(area, &names)?;
@@ -107,7 +108,7 @@ fn draw<B: DrawingBackend>(stages: &[Stage], root: &DrawingArea<B, Shift>) -> Op
         chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;
         chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, style.filled()))).ok()?;
     }
-    let style = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+    let style = ("sans-serif", 13).into_font().color(&TEXT).pos(Pos::new(HPos::Center, VPos::Bottom));
     let numbers =
         loads.into_values().map(|(x, y, name)| EmptyElement::at((x, y)) + Text::new(name, (0, -7), style.clone()));
     chart.draw_series(numbers).ok()?;

@@ -20,7 +20,7 @@ pub(crate) struct Chunk {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Choice {
-    text: Filled,
+    text: FilledField,
     delta: Option<Delta>,
     message: Option<Delta>,
     finish_reason: Option<String>,
@@ -30,12 +30,12 @@ struct Choice {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Delta {
-    content: Filled,
-    reasoning_content: Filled,
-    reasoning: Filled,
-    refusal: Filled,
-    tool_calls: Filled,
-    function_call: Filled,
+    content: FilledField,
+    reasoning_content: FilledField,
+    reasoning: FilledField,
+    refusal: FilledField,
+    tool_calls: FilledField,
+    function_call: FilledField,
 }
 
 /// More tokens than this no prompt and no answer has: a server that says so counts wrongly.
@@ -91,7 +91,7 @@ impl Chunk {
         let filled = |delta: &Option<Delta>| {
             delta.as_ref().is_some_and(|d| {
                 [d.content, d.reasoning_content, d.reasoning, d.refusal, d.tool_calls, d.function_call]
-                    .contains(&Filled(true))
+                    .contains(&FilledField(true))
             })
         };
         self.choices.iter().flatten().any(|c| c.text.0 || filled(&c.delta) || filled(&c.message))
@@ -171,9 +171,9 @@ pub(crate) fn error_text(body: &[u8]) -> String {
 
 /// Whether a field has anything in it: a text, a list or an object that is not empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Filled(bool);
+struct FilledField(bool);
 
-impl<'de> Deserialize<'de> for Filled {
+impl<'de> Deserialize<'de> for FilledField {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(FilledVisitor).map(Self)
     }

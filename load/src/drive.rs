@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 
 /// How a stage ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ended {
+pub(crate) enum StageEnd {
     Complete,
     Stopped,
     /// Since when the server has not answered, in nanoseconds since the run began.
@@ -55,7 +55,7 @@ pub(crate) struct StageRecords {
     pub(crate) window: Option<(u64, u64)>,
     /// By how much the sender ran late, in nanoseconds, at regular times of the window.
     pub(crate) beats: Vec<u64>,
-    pub(crate) ended: Ended,
+    pub(crate) ended: StageEnd,
 }
 
 struct State {
@@ -71,7 +71,7 @@ struct State {
 }
 
 /// One stage.
-struct Running {
+struct RunningStage {
     shared: Arc<Shared>,
     stage: usize,
     state: Mutex<State>,
@@ -106,7 +106,7 @@ pub(crate) async fn run_stage(
         absent: (0, 0),
         gone: None,
     };
-    let running = Arc::new(Running { shared: shared.clone(), stage, state: Mutex::new(state), cancel: cancelled });
+    let running = Arc::new(RunningStage { shared: shared.clone(), stage, state: Mutex::new(state), cancel: cancelled });
     let (ticks, heard) = mpsc::channel(MOST_TICKS);
     let arrivals = match level {
         // Each stage has its own times, and the same ones in each run with this seed.
@@ -135,7 +135,7 @@ pub(crate) async fn run_stage(
     Ok(running.finish(stop))
 }
 
-impl Running {
+impl RunningStage {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -314,10 +314,10 @@ impl Running {
         let inside = |at: &u64| window.is_some_and(|(from, to)| (from..=to).contains(at));
         let beats = state.beats.iter().filter(|(at, _)| inside(at)).map(|(_, late)| *late).collect();
         let ended = match state.gone.take() {
-            Some((since, why)) => Ended::ServerGone(since, why),
-            None if stop.is_stopped() => Ended::Stopped,
-            None if self.shared.client.budget.is_spent() => Ended::OutOfRoom,
-            None => Ended::Complete,
+            Some((since, why)) => StageEnd::ServerGone(since, why),
+            None if stop.is_stopped() => StageEnd::Stopped,
+            None if self.shared.client.budget.is_spent() => StageEnd::OutOfRoom,
+            None => StageEnd::Complete,
         };
         StageRecords { records, window, beats, ended }
     }

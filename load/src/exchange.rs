@@ -47,7 +47,7 @@ pub(crate) struct Client {
 }
 
 /// A whole answer that is no stream.
-pub(crate) struct Plain {
+pub(crate) struct WholeAnswer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     /// The header `Server`.
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Asks for something that is no completion.
-    pub(crate) async fn get(&self, target: &str, timeout: Duration) -> Result<Plain, Failure> {
+    pub(crate) async fn get(&self, target: &str, timeout: Duration) -> Result<WholeAnswer, Failure> {
         let asked = async {
             let request = self.request(Method::GET, target, Vec::new())?;
             let mut sender = self.connections.open().await?;
@@ -244,7 +244,7 @@ impl Client {
             let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(|text| self.scrub(text));
             let body = limited(response.into_body(), MOST_PLAIN).await;
             let body = body.map_err(|e| Failure::new(FailureKind::HungUp, e))?;
-            Ok(Plain { status, body, server })
+            Ok(WholeAnswer { status, body, server })
         };
         let late = || Failure::new(FailureKind::Timeout, format!("no answer within {} s", timeout.as_secs_f64()));
         let outcome = tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(late()));

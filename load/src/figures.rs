@@ -64,11 +64,11 @@ pub struct Goodput {
     pub slo: Slo,
     /// Share of the measured requests that kept all of them; failed ones did not.
     pub share: f64,
-    /// Measured requests that kept all of them, a second of the window: never more than succeeded in it. 0 where a percentile is
-    /// above its limit.
+    /// Measured requests that kept all of them, a second of the window: never more than succeeded in it. 0 where a
+    /// percentile is above its limit.
     pub requests_per_s: f64,
-    /// The first percentile that is above its limit, and what it is in nanoseconds, absent where it has no end because requests
-    /// failed.
+    /// The first percentile that is above its limit, and what it is in nanoseconds, absent where it has no end because
+    /// requests failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_percentile: Option<BrokenPercentile>,
 }
@@ -287,8 +287,8 @@ fn keeps(r: &RequestRecord, slo: &Slo) -> bool {
         && (one_token || slo.tpot_ns.is_none_or(|limit| r.tpot_ns().is_some_and(|ns| ns <= limit as f64)))
 }
 
-/// The first percentile over all requests that is above its limit. One that failed, or does not say the figure, has no end; a
-/// single token has no time per output token.
+/// The first percentile over all requests that is above its limit. One that failed, or does not say the figure, has no
+/// end; a single token has no time per output token.
 fn broken_percentile(measured: &[&RequestRecord], slo: &Slo) -> Option<BrokenPercentile> {
     let times = |figure: SloFigure| {
         let of = |r: &&&RequestRecord| figure != SloFigure::Tpot || r.output_tokens != Some(1);

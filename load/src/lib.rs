@@ -62,6 +62,6 @@ pub use record::{Part, RequestRecord, TokensBy};
 pub use result_files::{REQUESTS_FILE, RESULTS_FILE};
 pub use results::{End, LoadResults, SCHEMA_VERSION, Stage, Target};
 pub use run::run;
-pub use server_metrics::{Changed, ServerMetrics};
+pub use server_metrics::{ChangedSeries, ServerMetrics};
 pub use trend::{Saturation, Trend};
 pub use watch::{Progress, Stop, Unwatched, Watch};

@@ -53,7 +53,8 @@ pub(crate) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) ->
         }
         (None, Err(why)) => return Err(LoadError::NoModel { url, why: why.clone() }),
     };
-    let mut first = First { client: &client, address: &address, options, body: Body::new(options, &model), stop };
+    let mut first =
+        FirstRequests { client: &client, address: &address, options, body: Body::new(options, &model), stop };
     let answer = first.settle(&prompts).await?;
     if let Prompts::Synthetic { seed, length } = &mut prompts {
         let long = length.wanted.max(SHORT * 4);
@@ -91,7 +92,7 @@ fn path_of(endpoint: Endpoint) -> &'static str {
 const MOST_KEPT: usize = 256 << 10;
 
 /// The server's list of models.
-struct Listed {
+struct ListedModels {
     first: Option<String>,
     /// As it was answered, or why it is not kept.
     whole: Result<Value, String>,
@@ -139,7 +140,7 @@ struct Names {
 }
 
 /// The server's list of models with its header `Server`, or why there is none.
-async fn models(client: &Client, address: &Address) -> Result<Result<Listed, String>, LoadError> {
+async fn models(client: &Client, address: &Address) -> Result<Result<ListedModels, String>, LoadError> {
     let shown = || address.shown("");
     match client.get(&address.target("/models"), LIST).await {
         Ok(plain) if plain.status == 200 => {
@@ -157,7 +158,7 @@ async fn models(client: &Client, address: &Address) -> Result<Result<Listed, Str
     }
 }
 
-fn listed(body: &[u8], server: Option<String>) -> serde_json::Result<Listed> {
+fn listed(body: &[u8], server: Option<String>) -> serde_json::Result<ListedModels> {
     let first = match serde_json::from_slice::<Names>(body) {
         Ok(names) => names.data.or(names.models).and_then(|names| names.0),
         // JSON of another form names none.
@@ -168,11 +169,11 @@ fn listed(body: &[u8], server: Option<String>) -> serde_json::Result<Listed> {
         0..=MOST_KEPT => Ok(serde_json::from_slice(body)?),
         bytes => Err(format!("its list of models has {bytes} bytes, and more than {MOST_KEPT} are not kept")),
     };
-    Ok(Listed { first, whole, server })
+    Ok(ListedModels { first, whole, server })
 }
 
 /// Finds out how requests have to look.
-struct First<'a> {
+struct FirstRequests<'a> {
     client: &'a Client,
     address: &'a Address,
     options: &'a LoadOptions,
@@ -180,7 +181,7 @@ struct First<'a> {
     stop: &'a Stop,
 }
 
-impl First<'_> {
+impl FirstRequests<'_> {
     /// Tries the endpoints that come into question, until one answers.
     async fn settle(&mut self, prompts: &Prompts) -> Result<RequestRecord, LoadError> {
         let prompt = prompts.nth(0, 0);

@@ -2,15 +2,15 @@
 
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::drive::{Ended, Shared, StageRecords, run_stage};
+use crate::drive::{Shared, StageEnd, StageRecords, run_stage};
 use crate::error::LoadError;
 use crate::figures::Figures;
 use crate::level::{Level, Plan};
 use crate::options::LoadOptions;
 use crate::prepare::prepare;
 use crate::results::{End, LoadResults, SCHEMA_VERSION, Stage};
-use crate::server_metrics::Before;
-use crate::sweep::{Tried, bounds, next};
+use crate::server_metrics::MetricsBefore;
+use crate::sweep::{StageResult, bounds, next};
 use crate::watch::{Stop, Watch};
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
@@ -42,7 +42,7 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
     let shared = Arc::new(shared);
     let ca_file = options.ca_file.as_deref();
     let metrics = options.metrics.clone().map_or_else(|| Address::parse(&options.url).map(|a| a.metrics()), Ok)?;
-    let before = Before::read(metrics, ca_file, clock).await;
+    let before = MetricsBefore::read(metrics, ca_file, clock).await;
     let mut results = LoadResults {
         schema_version: SCHEMA_VERSION,
         candlescope: env!("CARGO_PKG_VERSION"),
@@ -72,10 +72,10 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
         results.took_ns = clock.now();
         watch.stage_ended(&results);
         match ended {
-            Ended::Complete => {}
-            Ended::Stopped => break End::Stopped,
-            Ended::OutOfRoom => break End::OutOfRoom { limit_bytes: shared.client.budget.most() },
-            Ended::ServerGone(since_ns, why) => {
+            StageEnd::Complete => {}
+            StageEnd::Stopped => break End::Stopped,
+            StageEnd::OutOfRoom => break End::OutOfRoom { limit_bytes: shared.client.budget.most() },
+            StageEnd::ServerGone(since_ns, why) => {
                 let since = i64::try_from(since_ns).unwrap_or(i64::MAX);
                 break End::ServerGone { since_ns, since_unix_ns: clock.unix_ns().saturating_add(since), why };
             }
@@ -87,14 +87,14 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
     Ok(results)
 }
 
-fn add(results: &mut LoadResults, tried: &mut Vec<Tried>, shared: &Shared, level: Level, stage: StageRecords) {
+fn add(results: &mut LoadResults, tried: &mut Vec<StageResult>, shared: &Shared, level: Level, stage: StageRecords) {
     let StageRecords { records, window, beats, .. } = stage;
     let options = &shared.options;
     let figures = window.map(|window| Figures::of(&records, window, level, options.slo, &beats));
     let figures = figures.map(|figures| figures.priced(options.price_per_hour));
     if let Some(figures) = &figures {
         let requests_per_s = figures.requests_per_s;
-        tried.push(Tried { level, requests_per_s, saturated: figures.saturation.saturated });
+        tried.push(StageResult { level, requests_per_s, saturated: figures.saturation.saturated });
     }
     (results.carried_per_s, results.saturated_per_s) = bounds(tried);
     results.stages.push(Stage { level, window_ns: window, requests: records.len() as u64, figures });

@@ -22,7 +22,7 @@ const RUN_INFO: &str = "candlescope_run_info{";
 /// A series whose value changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Changed {
+pub struct ChangedSeries {
     /// Before the first stage; absent for a series that was not there.
     pub before: Option<f64>,
     /// After the last one.
@@ -43,13 +43,13 @@ pub struct ServerMetrics {
     /// The run of candlescope that observes the server, if it says so.
     pub run: Option<String>,
     /// Series that changed, warm-up and first requests included.
-    pub changed: BTreeMap<String, Changed>,
+    pub changed: BTreeMap<String, ChangedSeries>,
     /// Means of the histograms that changed: change of the sum / change of the count, in the histogram's unit.
     pub means: BTreeMap<String, f64>,
 }
 
 /// Metrics before the load.
-pub(crate) struct Before {
+pub(crate) struct MetricsBefore {
     url: RedactedUrl,
     read: Result<BTreeMap<String, f64>, String>,
 }
@@ -67,7 +67,7 @@ async fn read(url: &RedactedUrl, ca_file: Option<&Path>, clock: Clock) -> Result
     if found.is_empty() { Err("the answer has no metrics in Prometheus's format".to_string()) } else { Ok(found) }
 }
 
-impl Before {
+impl MetricsBefore {
     pub(crate) async fn read(url: RedactedUrl, ca_file: Option<&Path>, clock: Clock) -> Self {
         let read = read(&url, ca_file, clock).await;
         Self { url, read }
@@ -107,7 +107,7 @@ fn compare(url: RedactedUrl, before: &BTreeMap<String, f64>, after: &BTreeMap<St
             }
         }
         if changed.len() < MOST_CHANGED {
-            changed.insert(series.clone(), Changed { before: was, after: value });
+            changed.insert(series.clone(), ChangedSeries { before: was, after: value });
         }
     }
     ServerMetrics { url, absent: None, found_before: true, run: run_of(after), changed, means }
@@ -139,8 +139,8 @@ mod tests {
         let found = compare("http://h".into(), &before, &after);
         assert_eq!(found.run.as_deref(), Some("r-1"));
         assert_eq!(found.means, BTreeMap::from([("h{m=\"x\"}".to_string(), 0.5)]));
-        assert_eq!(found.changed["b"], Changed { before: Some(5.0), after: 7.0 });
-        assert_eq!(found.changed["c"], Changed { before: None, after: 1.0 });
+        assert_eq!(found.changed["b"], ChangedSeries { before: Some(5.0), after: 7.0 });
+        assert_eq!(found.changed["c"], ChangedSeries { before: None, after: 1.0 });
         assert!(!found.changed.contains_key("a"));
         // The server began anew: what it counted before is not taken off.
         let anew = parse("h_sum{m=\"x\"} 0.5\nh_count{m=\"x\"} 1\n");

@@ -9,7 +9,7 @@ const CLOSE: f64 = 1.2;
 
 /// What a stage showed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Tried {
+pub(crate) struct StageResult {
     pub(crate) level: Level,
     pub(crate) requests_per_s: f64,
     /// As far as it is known.
@@ -19,7 +19,7 @@ pub(crate) struct Tried {
 /// First one client, which shows what a request takes without others beside it; then from half the rate that this is
 /// in requests a second, doubled until the server does not keep up; then in between. A rate with too few requests to
 /// tell ends the search: at the next one there would be as few.
-pub(crate) fn next(tried: &[Tried]) -> Option<Level> {
+pub(crate) fn next(tried: &[StageResult]) -> Option<Level> {
     let Some(alone) = tried.first() else { return Some(Level::Concurrency(1)) };
     let (carried, not) = bounds(tried);
     let untold = tried.last().is_some_and(|t| matches!(t.level, Level::Rate(_)) && t.saturated.is_none());
@@ -39,7 +39,7 @@ pub(crate) fn next(tried: &[Tried]) -> Option<Level> {
 }
 
 /// The highest rate that was carried, below the lowest that was not, and that one.
-pub(crate) fn bounds(tried: &[Tried]) -> (Option<f64>, Option<f64>) {
+pub(crate) fn bounds(tried: &[StageResult]) -> (Option<f64>, Option<f64>) {
     let rates = |saturated: bool| {
         tried.iter().filter_map(move |t| match t.level {
             Level::Rate(rate) if t.saturated == Some(saturated) => Some(rate),
@@ -64,7 +64,7 @@ mod tests {
                     Level::Concurrency(_) => (2.0, None),
                     Level::Rate(rate) => (rate.min(capacity), Some(rate > capacity)),
                 };
-                tried.push(Tried { level, requests_per_s, saturated });
+                tried.push(StageResult { level, requests_per_s, saturated });
                 assert!(tried.len() < 20);
             }
             let (carried, not) = bounds(&tried);
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn a_server_that_answers_nothing_is_not_searched() {
-        let alone = Tried { level: Level::Concurrency(1), requests_per_s: 0.0, saturated: None };
+        let alone = StageResult { level: Level::Concurrency(1), requests_per_s: 0.0, saturated: None };
         assert_eq!(next(&[alone]), None);
     }
 
     #[test]
     fn a_rate_of_which_too_little_is_known_ends_the_search() {
-        let alone = Tried { level: Level::Concurrency(1), requests_per_s: 2.0, saturated: None };
-        let at = |rate, saturated| Tried { level: Level::Rate(rate), requests_per_s: rate, saturated };
+        let alone = StageResult { level: Level::Concurrency(1), requests_per_s: 2.0, saturated: None };
+        let at = |rate, saturated| StageResult { level: Level::Rate(rate), requests_per_s: rate, saturated };
         let tried = [alone, at(1.0, Some(false)), at(2.0, None)];
         assert_eq!((next(&tried[..2]), next(&tried)), (Some(Level::Rate(2.0)), None));
         assert_eq!((bounds(&tried), bounds(&[alone, at(1.0, None)])), ((Some(1.0), None), (None, None)));

@@ -2,11 +2,10 @@
 
 use crate::program::Counters;
 use candlescope_core::RedactedUrl;
+use candlescope_exporters::prometheus::DEFAULT_PORT;
 use std::io::Read;
 use std::time::Duration;
 
-/// The port that candlescope's endpoints have unless told otherwise.
-const DEFAULT_PORT: u16 = 9464;
 /// Some 500 paths with all their buckets take 5 MB.
 const MOST_BYTES: u64 = 32 << 20;
 

@@ -22,6 +22,7 @@ mod error;
 mod figures;
 mod gpu;
 mod idle;
+mod metric_names;
 mod options;
 mod phrases;
 mod picture;

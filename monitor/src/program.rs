@@ -1,25 +1,14 @@
 //! What a program's metrics say of its work: totals, and what happened between two readings. Pure.
 
 use crate::figures::ProcessFigures;
+use crate::metric_names::{
+    COUNT, PHASE_SECONDS, REQUESTS_ACTIVE, RUN, STEP_TOKENS, SUM, TOKEN_RATE, TOKENS_IN_FLIGHT, TPOT, TTFT, is_read,
+};
+use candlescope_core::steers_screen;
 use candlescope_exporters::prometheus::exposition::{label, parse_some};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The metrics that are read, with those of the process; `exporters/src/metrics/catalogue.rs` lists all.
-const TTFT: &str = "gen_ai_server_time_to_first_token_seconds";
-const TPOT: &str = "gen_ai_server_time_per_output_token_seconds";
-const WANTED: [&str; 10] = [
-    "candlescope_run_info",
-    "candlescope_phase_seconds_total",
-    "candlescope_step_tokens_total",
-    "candlescope_tokens_per_second",
-    "candlescope_requests_active",
-    "candlescope_tokens_in_flight",
-    "gen_ai_server_time_to_first_token_seconds_sum",
-    "gen_ai_server_time_to_first_token_seconds_count",
-    "gen_ai_server_time_per_output_token_seconds_sum",
-    "gen_ai_server_time_per_output_token_seconds_count",
-];
 /// Longest name that is shown.
 const MOST_CHARS: usize = 60;
 
@@ -59,8 +48,7 @@ pub struct Counters {
 impl Counters {
     /// From an answer in Prometheus's text format; `None` if candlescope's metrics are not in it.
     pub fn of(text: &str) -> Option<Self> {
-        let wanted = |name: &str| WANTED.contains(&name) || name.starts_with("process_");
-        let found = parse_some(text, wanted);
+        let found = parse_some(text, is_read);
         if !found.keys().any(|series| series.starts_with("candlescope_")) {
             return None;
         }
@@ -70,17 +58,17 @@ impl Counters {
             let phase = || label(series, "phase").map(clean).unwrap_or_default();
             let add = |map: &mut BTreeMap<String, f64>| *map.entry(phase()).or_default() += value;
             match name {
-                "candlescope_run_info" => {
+                RUN => {
                     all.run = label(series, "run_id").map(clean);
                     all.model = label(series, "model").map(clean).filter(|model| !model.is_empty());
                 }
-                "candlescope_phase_seconds_total" if label(series, "clock") == Some("host") => {
+                PHASE_SECONDS if label(series, "clock") == Some("host") => {
                     add(&mut all.phase_seconds);
                 }
-                "candlescope_step_tokens_total" => add(&mut all.tokens),
-                "candlescope_tokens_per_second" => add(&mut all.rates),
-                "candlescope_requests_active" => all.requests_active = Some(*value),
-                "candlescope_tokens_in_flight" => all.tokens_in_flight = Some(*value),
+                STEP_TOKENS => add(&mut all.tokens),
+                TOKEN_RATE => add(&mut all.rates),
+                REQUESTS_ACTIVE => all.requests_active = Some(*value),
+                TOKENS_IN_FLIGHT => all.tokens_in_flight = Some(*value),
                 _ => all.histogram(name, *value),
             }
         }
@@ -93,8 +81,8 @@ impl Counters {
         let parts = [(TTFT, &mut self.ttft), (TPOT, &mut self.tpot)];
         for (metric, sum) in parts {
             match name.strip_prefix(metric) {
-                Some("_sum") => sum.seconds += value,
-                Some("_count") => sum.n += value,
+                Some(SUM) => sum.seconds += value,
+                Some(COUNT) => sum.n += value,
                 _ => {}
             }
         }
@@ -119,8 +107,7 @@ pub(crate) fn clean_long(text: &str) -> String {
 }
 
 fn line_of(text: &str, most: usize) -> String {
-    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let plain = text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c });
+    let plain = text.chars().map(|c| if steers_screen(c) { '\u{fffd}' } else { c });
     let mut short: String = plain.take(most + 1).collect();
     if short.chars().count() > most {
         short.truncate(short.char_indices().nth(most - 1).map_or(short.len(), |(at, _)| at));

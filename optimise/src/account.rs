@@ -9,6 +9,7 @@ use candlescope_core::numbers::significant;
 use candlescope_figures::advice::came_true;
 use candlescope_work::estimate::Estimate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What phases of commands are called that somebody wrote.
 pub(crate) const COMMAND: &str = "command";
@@ -130,6 +131,10 @@ pub struct Phase {
     pub verdict: Verdict,
     /// Why it has this verdict, for people: the interval of the change, a limit that it breaks, an error.
     pub why: String,
+    /// Whether it was rejected because its pairs did not tell what it gains. A later call that can take more of them
+    /// tries it again.
+    #[serde(default)]
+    pub undecided: bool,
     /// Quality, where it was measured.
     pub quality: Option<QualityMeasured>,
     /// Whether the tokens were the same as before.
@@ -327,6 +332,8 @@ pub struct Account {
     pub last_command: String,
     /// By which a call with other options is told.
     pub begun_with: String,
+    /// What else every gain rests on: by which another candlescope, model, file of prompts or group's file is told.
+    pub rests_on: BTreeMap<String, String>,
     /// Why the latest call ended; [`Ended::Running`] while it goes on.
     pub ended: Ended,
     /// What stopped it, where that is an error.

@@ -1,14 +1,14 @@
 //! The waterfall: what each remedy that was tried left of the time of a step, or of requests.
 
 use crate::account::{Account, Phase, Verdict, time_of};
+use candlescope_charts::palette::{BLUE, GREY, TEXT, VERMILION};
 use candlescope_charts::svg;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (960, 480);
-const KEPT: RGBColor = RGBColor(0, 114, 178);
-const TRIED: RGBColor = RGBColor(190, 190, 190);
-const PROMISED: RGBColor = RGBColor(213, 94, 0);
-const TEXT: RGBColor = RGBColor(40, 40, 40);
+const KEPT: RGBColor = BLUE;
+const TRIED: RGBColor = GREY;
+const PROMISED: RGBColor = VERMILION;
 
 /// A bar: what was left before and after, and what was promised to be left.
 struct Bar {

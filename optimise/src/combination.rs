@@ -8,7 +8,7 @@
 //! [`Roadmap`]: candlescope_figures::advice::Roadmap
 
 use crate::account::{Interaction, Promise};
-use crate::promise::{ByKind, Promised, of_replay, of_run};
+use crate::promise::{ByKind, Promised, TOGETHER, of_replay, of_run};
 use crate::quantised_prompts::with_prompts;
 use crate::remedies::{Answers, Attempt, Remedy, State};
 use crate::request_gain::of_requests;
@@ -20,8 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A share of the run's step time by which a sum has to be surpassed: a trial cannot tell less.
 const MARGIN: f64 = 0.02;
-/// The word for a promise of several findings together, where a finding's has its code.
-const TOGETHER: &str = "together";
 
 /// An attempt of a remedy, with what it promises by itself.
 #[derive(Debug, Clone)]

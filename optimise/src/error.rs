@@ -41,6 +41,21 @@ pub enum OptimiseError {
         /// What is wrong with it.
         why: String,
     },
+    /// Something that its gains rest on is another one now.
+    #[error(
+        "{path} was begun with another {what} ({then} then, {now} now), by which what it holds was measured: put that one back, or \
+         begin anew with another --out", path = path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What has changed: `candlescope`, or a file.
+        what: String,
+        /// By which it was told then, or `none`.
+        then: String,
+        /// And now.
+        now: String,
+    },
     /// It was begun with another command.
     #[error("{path} was begun with other options (as {begun}): give the same ones, or another --out", path = path.display())]
     Other {

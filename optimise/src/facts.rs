@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) decode_rows: Option<f64>,
     /// Whether tokens are looked up in the text and checked in one pass.
     pub(crate) speculates: bool,
+    /// Whether tokens are drawn by lot, for which each sequence of a batch has one of its own.
+    pub(crate) draws: bool,
     /// How many decoding steps looking tokens up saves these texts; `None` where it is not known, or tokens are drawn.
     pub(crate) lookup: Option<Lookup>,
     /// The share of requests' time that decoding takes; `None` where no request says when its tokens came.
@@ -95,6 +97,7 @@ impl Facts {
             prompt_rows: None,
             decode_rows: None,
             speculates: option("speculate").is_some(),
+            draws: option("temperature").and_then(Value::as_f64).is_some_and(|temperature| temperature > 0.0),
             lookup: Lookup::of(manifest),
             decoding: None,
             of_requests: None,
@@ -170,6 +173,11 @@ impl Facts {
             }
         }
         facts
+    }
+
+    /// Whether weights are held in blocks of fewer bits.
+    pub(crate) fn in_blocks(&self) -> bool {
+        !matches!(self.weights.as_deref(), None | Some("f32" | "f16" | "bf16"))
     }
 
     /// Whether the model runs on a GPU.

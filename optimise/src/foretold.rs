@@ -25,7 +25,7 @@ use candlescope_predict::simulation::{Change, Simulation, StepGroup};
 use candlescope_work::estimate::Estimate;
 
 /// What a promise is called that rests on the texts of a run.
-const CODE: &str = "ngram_lookup";
+pub(crate) const CODE: &str = "ngram_lookup";
 /// Times that a step of one token reads its weights, which a product of several rows takes beyond that on a CPU: it copies floats
 /// into panels, so that they are read, written and read again (`gemm` 0.19). A replay has them by what a prompt takes for each of
 /// its rows, of which there are many.
@@ -137,8 +137,7 @@ fn longer(state: &State<'_>, simulation: Option<&Simulation>, ahead: u32) -> Res
 /// The same on a CPU where weights are copied into panels, by half of that or all of it; no longer than a step of a prompt, which
 /// takes `of_prompt` times as long as one of a token.
 fn with_panels(replayed: Estimate, facts: &Facts, of_prompt: Option<f64>) -> Estimate {
-    let is_in_blocks = !matches!(facts.weights.as_deref(), None | Some("f32" | "f16" | "bf16"));
-    let panels = if is_in_blocks { 0.0 } else { PANELS };
+    let panels = if facts.in_blocks() { 0.0 } else { PANELS };
     let most = of_prompt.unwrap_or(f64::INFINITY);
     let [mid, high] = [replayed.mid + panels / 2.0, replayed.high + panels].map(|longer| longer.min(most));
     Estimate::around(mid, [replayed.low, high])

@@ -5,6 +5,7 @@ use crate::program::Program;
 use crate::setting::Setting;
 use crate::words::told_by;
 use candlescope_reader::{ReadLimits, Run};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ pub struct OptimiseOptions {
     pub seed: u64,
     /// Commands that make a change by hand; where there are any, they are tried in place of remedies.
     pub tries: Vec<String>,
-    /// What each of these obtains: a finding of the run as it is, or changes as `--what-if` takes them.
+    /// What each of these obtains: a finding of the run as it is, `ngram_lookup`, `together`, or changes as `--what-if`
+    /// takes them.
     pub promises: Vec<String>,
     /// A command in place of `candlescope profile`, for `tries`.
     pub run: Option<String>,
@@ -41,6 +43,9 @@ pub struct OptimiseOptions {
     pub limits: ReadLimits,
     /// What is done to a run before it is read: measured peaks are put in.
     pub prepare: fn(&mut Run),
+    /// What gains rest on besides the options, by the names that people know: this program, the model's file, a group's
+    /// file. By each value another one is told; a call that goes on has to have the same.
+    pub rests_on: BTreeMap<String, String>,
 }
 
 impl OptimiseOptions {
@@ -60,6 +65,7 @@ impl OptimiseOptions {
             ledger: None,
             limits: ReadLimits::default(),
             prepare: |_| (),
+            rests_on: BTreeMap::new(),
         }
     }
 

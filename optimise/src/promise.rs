@@ -30,7 +30,11 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
         .or_else(|| of_findings(state.findings(attempt.obtains)))
 }
 
-/// What somebody says that a change obtains: a finding by its code, or changes as `--what-if` takes them.
+/// The word for a promise of several findings at once, where one's has its code.
+pub(crate) const TOGETHER: &str = "together";
+
+/// What somebody says that a change obtains: a finding by its code, all findings at once, or changes as `--what-if`
+/// takes them.
 ///
 /// # Errors
 /// There is no such finding, or the changes cannot be read or simulated.
@@ -42,6 +46,12 @@ pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &s
             let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
             format!("the run has no finding `{text}`; it has {}", there.join(", "))
         });
+    }
+    if text == TOGETHER {
+        let all = state.diagnosis.together.iter().map(|together| (together.phase.clone(), together.gain));
+        let by_kind: ByKind = all.collect();
+        let gain = of_run(state, &by_kind).ok_or("the run has no findings that would gain anything together")?;
+        return Ok(Promised { promise: Promise::of(gain, TOGETHER, None), by_kind, changes: Vec::new() });
     }
     let changes = parse_changes(text).map_err(|error| format!("`{text}` is no finding, and {error}"))?;
     let simulation = simulation.ok_or("no step of the run can be replayed, so nothing can be simulated")?;
@@ -106,4 +116,34 @@ fn gain(group: &StepGroup, changes: &[Change], facts: &Facts) -> Option<Estimate
     }
     // The longest time gains the least.
     Some(Estimate { low: 1.0 - each.high / now, mid: 1.0 - each.mid / now, high: 1.0 - each.low / now })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::Goal;
+    use candlescope_core::run::RunManifest;
+    use candlescope_figures::advice::{Diagnosis, Together, UnobservedStep};
+
+    #[test]
+    fn all_findings_at_once_are_a_promise_that_somebody_can_name() {
+        let step = UnobservedStep {
+            phase: "decode".into(),
+            n: 20,
+            observed_ns: 1e6,
+            unobserved_ns: 1e6,
+            bound_ns: None,
+            basis: "made",
+            device_ns: None,
+            share_of_time: 0.5,
+        };
+        let gain = Estimate { low: 0.2, mid: 0.4, high: 0.6 };
+        let together = Together { phase: "decode".into(), codes: vec![AdviceCode::Preempted], gain };
+        let (facts, goal) = (Facts::of(&RunManifest::default()), Goal::default());
+        let of = |diagnosis: &Diagnosis| named(&State { facts: &facts, goal: &goal, diagnosis }, None, "together");
+        let found = of(&Diagnosis { steps: vec![step], together: vec![together], ..Diagnosis::default() }).unwrap();
+        let Promise { low, mid, high, code, .. } = found.promise;
+        assert_eq!(((low, mid, high), code.as_str(), found.by_kind["decode"]), ((0.1, 0.2, 0.3), "together", gain));
+        assert!(of(&Diagnosis::default()).unwrap_err().contains("no findings"));
+    }
 }

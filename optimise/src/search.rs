@@ -28,7 +28,7 @@ use candlescope_reader::Run;
 use look_again::Expected;
 pub use search_state::Course;
 pub(crate) use search_state::blank;
-use search_state::{Diagnosed, Search, fill};
+use search_state::{Diagnosed, Search, TrialBounds, fill, key};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,7 @@ pub fn optimise(
         setting: options.baseline.clone(),
         command: options.program.to_use(&options.baseline),
         begun_with: options.told_by(),
+        rests_on: options.rests_on.clone(),
         ..Account::default()
     });
     account.error = None;
@@ -70,6 +71,7 @@ pub fn optimise(
         trial_took: Duration::ZERO,
         trial_folder: String::new(),
         starts: Starts::default(),
+        again: Vec::new(),
     };
     let ended = if options.tries.is_empty() { search.remedies() } else { search.by_hand() };
     let ended = match ended {
@@ -162,6 +164,7 @@ impl Search<'_> {
             setting.options.entry("engine".into()).or_insert_with(|| engine.to_string());
         }
         self.write()?;
+        self.try_again(self.most(self.pairs_left(took.mul_f64(2.0))));
         loop {
             let (candidates, impossible, interactions) = self.candidates(&state);
             self.account.interact(interactions);
@@ -174,7 +177,7 @@ impl Search<'_> {
             };
             // A run before each, and one of the diagnosis that follows.
             let pair = took.mul_f64(2.0);
-            let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
+            let fits = self.pairs_left(pair);
             if fits <= LEAST_PAIRS + 1 {
                 let seconds = pair.as_secs_f64() * (LEAST_PAIRS + 1) as f64;
                 let why = format!("the time is used up: {LEAST_PAIRS} pairs of runs take about {seconds:.0} s");
@@ -183,15 +186,13 @@ impl Search<'_> {
                 self.note_impossible(impossible);
                 return self.finish(Ended::Budget, took);
             }
-            // Half of what is left at most: others come after it.
-            let most = self.options.pairs.min((fits / 2).max(LEAST_PAIRS));
-            let tried = self.account.phases.len();
+            let most = self.most(fits);
             let kept = match self.attempt(&state, candidate, most, took)? {
                 Some(kept) => kept,
                 None => return self.finish(Ended::Interrupted, took),
             };
             // What a run takes changes with what is kept. Each side runs once more, before the pairs.
-            let runs = self.account.phases.get(tried).map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
+            let runs = self.account.phases.last().map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
             if kept && runs > 2 {
                 took = self.trial_took.div_f64(runs as f64);
             }
@@ -224,10 +225,11 @@ impl Search<'_> {
         self.say("the first state and the last, in turns".into());
         let ends = [&self.account.baseline, &self.account.setting];
         let commands = ends.map(|setting| self.command(setting, Recording::Comparison));
-        let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
+        let most = self.pairs_left(pair).min(self.options.pairs);
         let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
         let other_steps = kept.into_iter().any(|phase| phase.other_steps);
-        match self.trial((&commands[0], &commands[1]), "whole", (fits.min(self.options.pairs), other_steps), took) {
+        let bounds = TrialBounds { most, lasts: self.left(), other_steps: Some(other_steps) };
+        match self.trial((&commands[0], &commands[1]), "whole", &bounds, took) {
             Ok(None) => return Ok(Ended::Interrupted),
             Ok(Some(trial)) => {
                 let mut phase =
@@ -277,21 +279,33 @@ impl Search<'_> {
         took: Duration,
     ) -> Result<Option<bool>, OptimiseError> {
         let (name, mut phase) = (candidate.name(), candidate.phase());
+        if self.pairs_before(&key(&phase)).is_some_and(|before| most <= before) {
+            // What it has is as much as it would have.
+            self.put(phase);
+            return Ok(Some(false));
+        }
         let Candidate { attempt, promised, .. } = candidate;
         let too_little = phase.promised.as_ref().filter(|promised| promised.mid < LEAST_GAIN);
         let too_little =
             too_little.map(|promised| format!("it promises {}, which cannot be told", percent(promised.mid)));
         let is_loss = attempt.unpromised.as_ref().filter(|unpromised| unpromised.is_loss).map(|loss| loss.why.clone());
-        if let Some(why) = too_little.or(is_loss).or_else(|| self.forbidden(state, &attempt, &mut phase)) {
+        let why = too_little.or(is_loss).or_else(|| self.forbidden(state, &attempt, &mut phase, took));
+        if self.cancel.is_cancelled() {
+            return Ok(None);
+        }
+        if let Some(why) = why {
             phase.why = why;
-            self.account.phases.push(phase);
+            self.put(phase);
             return Ok(Some(false));
         }
+        // Its quality may have taken of the same time.
+        let most = most.min(self.pairs_left(took.mul_f64(2.0)).max(LEAST_PAIRS));
         let next = self.account.setting.with(&attempt.change);
         let commands = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Comparison));
         self.say(format!("{name} {}: in turns with what there was", attempt.change.words()));
         let name = format!("{}-{name}", self.account.phases.len() + 1);
-        let tried = self.trial((&commands[0], &commands[1]), &name, (most, attempt.other_steps), took);
+        let bounds = TrialBounds { most, lasts: self.left(), other_steps: Some(attempt.other_steps) };
+        let tried = self.trial((&commands[0], &commands[1]), &name, &bounds, took);
         let recorded = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Diagnosis));
         let verdict = self.settle(phase, tried, Expected { state, promised, commands: Some(recorded) });
         if verdict == Some(Verdict::Kept) {
@@ -300,8 +314,10 @@ impl Search<'_> {
         Ok(verdict.map(|verdict| verdict == Verdict::Kept))
     }
 
-    /// Why an attempt must not be made, for its quality. Measures it, where there is a limit.
-    fn forbidden(&mut self, state: &Diagnosed, attempt: &Attempt, phase: &mut Phase) -> Option<String> {
+    /// Why an attempt must not be made, for its quality. Measures it, where there is a limit; pairs of runs, each of
+    /// which takes
+    /// `took`, are to have time after it.
+    fn forbidden(&mut self, state: &Diagnosed, attempt: &Attempt, phase: &mut Phase, took: Duration) -> Option<String> {
         let Answers::Variant(variant) = &attempt.answers else { return None };
         phase.verdict = Verdict::NotTried;
         let Some(limit) = self.options.goal.most_kl else {
@@ -333,9 +349,12 @@ impl Search<'_> {
                 self.say(format!("quality of {variant}"));
                 let out = self.fresh("quality", variant);
                 let of = (state.facts.source.as_str(), state.facts.device.as_str());
-                let command = quality::command(&self.options.program.program, of, variant);
-                self.announce(&format!("quality of {variant}"), &[&command], "once, for as long as it takes");
-                quality::measure(&self.options.program.program, of, variant, &out)
+                let program = &self.options.program.program;
+                let most = self.left().saturating_sub(took.mul_f64(2.0 * LEAST_PAIRS as f64));
+                let how_often = format!("once, for {} at most", duration(most.as_nanos() as f64));
+                let command = quality::command(program, of, variant);
+                self.announce(&format!("quality of {variant}"), &[&command], &how_often);
+                quality::measure(program, of, variant, (&out, most), self.cancel)
             }
         };
         let found = match measured {
@@ -349,16 +368,23 @@ impl Search<'_> {
         })
     }
 
-    /// Runs both commands in turns, `most` times at most; where steps are others than before, until requests are decided.
+    /// Most pairs of a trial where there is time for so many: half of them, because others come after it.
+    fn most(&self, fits: usize) -> usize {
+        self.options.pairs.min((fits / 2).max(LEAST_PAIRS))
+    }
+
+    /// Runs both commands in turns; where steps are others than before, until requests are decided. A run takes about
+    /// `took`.
     fn trial(
         &mut self,
         commands: (&str, &str),
         name: &str,
-        (most, other_steps): (usize, bool),
+        bounds: &TrialBounds,
         took: Duration,
     ) -> Result<Option<Trial>, CompareFailed> {
         let out = self.fresh("trials", name);
-        let lasts = self.left().max(took.mul_f64(2.0 * LEAST_PAIRS as f64));
+        let TrialBounds { most, lasts, other_steps } = *bounds;
+        let lasts = lasts.max(took.mul_f64(2.0 * LEAST_PAIRS as f64));
         let options = TrialOptions {
             out: &out,
             most,
@@ -368,7 +394,7 @@ impl Search<'_> {
             limits: &self.options.limits,
             goodput: self.options.goal.of_each_request(),
             other_steps,
-            figure: self.options.goal.aim.of_requests().filter(|_| other_steps),
+            figure: self.options.goal.aim.of_requests().filter(|_| other_steps != Some(false)),
             slo: self.options.goal.slo,
         };
         let [lasts, limit] = [lasts, options.time_limit].map(|time| duration(time.as_nanos() as f64));

@@ -1,10 +1,11 @@
 //! Two settings run in turns.
 
 use crate::account::{BeforeAfter, Obtained};
+use crate::facts::Facts;
 use crate::options::LEAST_PAIRS;
 use crate::percentiles::{self, Sides};
 use crate::words::GOODPUT;
-use candlescope_compare::{CompareOptions, Comparison, GoodputChange, Outcome};
+use candlescope_compare::{CompareOptions, Comparison, GoodputChange, Outcome, SideInfo};
 use candlescope_core::numbers::percent;
 use candlescope_core::run::result_key;
 use candlescope_lab::compare::{CompareFailed, PairOptions, PairsEnded, TakenRun, take_pairs};
@@ -26,8 +27,9 @@ pub(crate) struct TrialOptions<'a> {
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) limits: &'a ReadLimits,
-    /// Whether the work is cut into other steps on one side: the mean context of a step is another one then.
-    pub(crate) other_steps: bool,
+    /// Whether the work is cut into other steps on one side: the mean context of a step is another one then. `None`
+    /// where the runs have to tell.
+    pub(crate) other_steps: Option<bool>,
     /// Limits of requests whose goodput decides; `None` where the time of a step does.
     pub(crate) goodput: Option<Slo>,
     /// The figure of requests that decides in place of the time of a step, where steps are others than before.
@@ -41,8 +43,12 @@ pub(crate) struct TrialOptions<'a> {
 pub(crate) struct Trial {
     pub(crate) comparison: Comparison,
     pub(crate) samples_ns: Vec<[f64; 2]>,
-    /// Whether both wrote the same tokens; `None` if a run does not tell.
+    /// Whether the work was cut into other steps on one side.
+    pub(crate) other_steps: bool,
+    /// Whether all runs wrote the same tokens; `None` if a run does not tell, or [`tokens_vary`](Self::tokens_vary).
     pub(crate) same_tokens: Option<bool>,
+    /// Whether the program as it was writes other tokens each time, so that those of the change tell nothing.
+    pub(crate) tokens_vary: bool,
     /// How goodput changed, where it decides and runs have requests.
     pub(crate) goodput: Option<GoodputChange>,
     /// What the percentiles of each side come to.
@@ -56,9 +62,11 @@ pub(crate) fn trial(
     cancel: &Cancel,
     observe: impl FnMut(TakenRun),
 ) -> Result<Option<Trial>, CompareFailed> {
-    let of_steps = options.other_steps.then_some("tokens");
-    let allowed = ALLOWED.into_iter().chain(of_steps).map(str::to_string).collect();
-    let compare = CompareOptions::default().allow(allowed);
+    let compare = |other_steps: bool| {
+        let of_steps = other_steps.then_some("tokens");
+        CompareOptions::default().allow(ALLOWED.into_iter().chain(of_steps).map(str::to_string).collect())
+    };
+    let known = options.other_steps;
     let pairs = PairOptions::new(options.out)
         .most(options.most)
         .least(LEAST_PAIRS.min(options.most))
@@ -66,22 +74,43 @@ pub(crate) fn trial(
         .time_limit(Some(options.time_limit))
         .deadline(Some(options.deadline))
         .step_decides(true)
-        .figure_decides(options.figure)
+        .figure_decides(options.figure.filter(|_| known == Some(true)))
         .goodput(options.goodput)
-        .compare(compare)
+        .compare(compare(known == Some(true)))
         .limits(options.limits.clone());
+    let pairs = match known {
+        Some(_) => pairs,
+        None => pairs.where_steps_are_others(options.figure, compare(true)),
+    };
     let taken = take_pairs((before, after), &pairs, cancel, observe)?;
+    let other_steps = known.unwrap_or(taken.other_steps);
     // What was interrupted is made again by whoever goes on.
     let Some(comparison) = taken.comparison.filter(|_| taken.ended != PairsEnded::Cancelled) else { return Ok(None) };
-    let digest = |side: &candlescope_compare::SideInfo| {
-        let run = Run::open(side.runs.first()?).ok()?;
-        Some(result_key::OUTPUT_SHA256.of(&run.manifest()?.results)?.to_string())
-    };
-    let same_tokens = digest(&comparison.a).zip(digest(&comparison.b)).map(|(a, b)| a == b);
+    let open = |run: &String| Run::open_within(run, options.limits.clone()).ok();
+    let digest = |run: &String| Some(result_key::OUTPUT_SHA256.of(&open(run)?.manifest()?.results)?.to_string());
+    let digests = |side: &SideInfo| side.runs.iter().map(digest).collect::<Vec<_>>();
+    let (same_tokens, tokens_vary) = tokens(&digests(&comparison.a), &digests(&comparison.b));
+    // Of sequences that draw, each draws its own: more of them write more.
+    let draws = || comparison.a.runs.first().and_then(open)?.manifest().map(|manifest| Facts::of(manifest).draws);
+    let same_tokens = same_tokens.filter(|same| *same || !comparison.per_sequence || draws() != Some(true));
     let percentiles =
         [&comparison.a, &comparison.b].map(|side| percentiles::held(&side.runs, &options.slo, options.limits));
     let goodput = taken.goodput.map(|change| percentiles::counted(change, &percentiles));
-    Ok(Some(Trial { comparison, samples_ns: taken.samples, same_tokens, goodput, percentiles }))
+    let samples_ns = taken.samples;
+    Ok(Some(Trial { comparison, samples_ns, other_steps, same_tokens, tokens_vary, goodput, percentiles }))
+}
+
+/// Whether runs with the change wrote what those before it did, by the digests of all runs, and whether those before it
+/// differ among themselves.
+fn tokens(before: &[Option<String>], after: &[Option<String>]) -> (Option<bool>, bool) {
+    let mut known = before.iter().flatten();
+    let Some(first) = known.next() else { return (None, false) };
+    if known.any(|other| other != first) {
+        return (None, true);
+    }
+    let differs = after.iter().flatten().any(|other| other != first);
+    let all_tell = before.iter().chain(after).all(Option::is_some) && !after.is_empty();
+    (if differs { Some(false) } else { all_tell.then_some(true) }, false)
 }
 
 impl Trial {
@@ -145,5 +174,28 @@ impl Trial {
             .find(|figure| names.contains(&figure.name.as_str()) && figure.outcome == Some(Outcome::Worse))?;
         let estimate = worse.estimate?;
         Some(format!("{} became worse, by {}", worse.name, percent(estimate.change.abs())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_those_of_every_run() {
+        let of = |before: &[&str], after: &[&str]| {
+            let digests = |runs: &[&str]| -> Vec<Option<String>> {
+                runs.iter().map(|run| Some(run.to_string()).filter(|run| !run.is_empty())).collect()
+            };
+            tokens(&digests(before), &digests(after))
+        };
+        assert_eq!(of(&["x", "x"], &["x", "x"]), (Some(true), false));
+        // Right in its first run, and wrong from the second one on; also where another one does not tell.
+        assert_eq!(of(&["x", "x"], &["x", "y"]), (Some(false), false));
+        assert_eq!(of(&["x", "x", "x"], &["x", "", "y"]), (Some(false), false));
+        assert_eq!(of(&["x", "x"], &["x", ""]), (None, false), "a run that says nothing may be wrong");
+        assert_eq!(of(&["", ""], &["x", "x"]), (None, false));
+        // A program that draws anew at each start is no measure of others.
+        assert_eq!(of(&["x", "y"], &["z", "z"]), (None, true));
     }
 }

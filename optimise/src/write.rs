@@ -8,6 +8,7 @@ use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_lab::method::Method;
 use candlescope_lab::study::{Manifest, State};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -55,14 +56,20 @@ pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
 /// What an earlier call with these options wrote.
 ///
 /// # Errors
-/// There is none, it cannot be read, or it was begun with another command.
+/// There is none, it cannot be read, or it was begun with another command, program, model or other file.
 pub fn read(options: &OptimiseOptions) -> Result<Account, OptimiseError> {
     let path = options.out.join("study.json");
     let account = read_account(&path)?;
-    match account.begun_with == options.told_by() {
-        true => Ok(account),
-        false => Err(OptimiseError::Other { path, begun: account.command }),
+    if account.begun_with != options.told_by() {
+        return Err(OptimiseError::Other { path, begun: account.command });
     }
+    let (then, now) = (&account.rests_on, &options.rests_on);
+    let Some(what) = then.keys().chain(now.keys()).find(|what| then.get(*what) != now.get(*what)).cloned() else {
+        return Ok(account);
+    };
+    let by = |all: &BTreeMap<String, String>| all.get(&what).map_or_else(|| "none".to_string(), String::clone);
+    let (then, now) = (by(then), by(now));
+    Err(OptimiseError::Changed { path, what, then, now })
 }
 
 /// The account in a `study.json`.
@@ -75,4 +82,39 @@ pub fn read_account(path: &Path) -> Result<Account, OptimiseError> {
     let manifest: Manifest = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
     let account = manifest.facts.get(ACCOUNT).cloned().ok_or_else(|| failed("it is another study".into()))?;
     serde_json::from_value(account).map_err(|error| failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+    use crate::setting::Setting;
+
+    #[test]
+    fn what_was_begun_with_another_model_or_program_is_not_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = Program { program: "candlescope".into(), words: Vec::new(), private: Vec::new() };
+        let mut options = OptimiseOptions::new(program, Setting::default(), dir.path());
+        let known = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+            all.iter().map(|(what, by)| (what.to_string(), by.to_string())).collect()
+        };
+        let begun = known(&[("candlescope", "0.1.0, 9 bytes"), ("m.gguf", "100 bytes")]);
+        let account = Account { begun_with: options.told_by(), rests_on: begun, ..Account::default() };
+        all(&account, dir.path()).unwrap();
+        let mut said = |rests_on: &[(&str, &str)]| {
+            options.rests_on = known(rests_on);
+            read(&options).map_err(|error| error.to_string())
+        };
+        let same = [("candlescope", "0.1.0, 9 bytes"), ("m.gguf", "100 bytes")];
+        assert_eq!(said(&same), Ok(account));
+        let error = said(&[same[0], ("m.gguf", "200 bytes")]).unwrap_err();
+        assert!(error.contains("another m.gguf (100 bytes then, 200 bytes now)"), "{error}");
+        assert!(error.contains("put that one back, or begin anew with another --out"), "{error}");
+        let error = said(&[("candlescope", "0.2.0, 9 bytes"), same[1]]).unwrap_err();
+        assert!(error.contains("another candlescope (0.1.0, 9 bytes then, 0.2.0, 9 bytes now)"), "{error}");
+        // A group's file that was not there, or is gone.
+        let error = said(&[same[0], same[1], ("conf/model/mine.toml", "1")]).unwrap_err();
+        assert!(error.contains("another conf/model/mine.toml (none then, 1 now)"), "{error}");
+        assert!(said(&same[..1]).unwrap_err().contains("another m.gguf (100 bytes then, none now)"));
+    }
 }

@@ -15,7 +15,7 @@ thread_local! {
 /// # Errors
 /// The message of a panic.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    let _inside = Inside::enter();
+    let _inside = CaughtDepth::enter();
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
@@ -28,16 +28,16 @@ pub fn is_caught_here() -> bool {
     DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0)
 }
 
-struct Inside;
+struct CaughtDepth;
 
-impl Inside {
+impl CaughtDepth {
     fn enter() -> Self {
         let _ = DEPTH.try_with(|depth| depth.set(depth.get() + 1));
         Self
     }
 }
 
-impl Drop for Inside {
+impl Drop for CaughtDepth {
     fn drop(&mut self) {
         let _ = DEPTH.try_with(|depth| depth.set(depth.get() - 1));
     }

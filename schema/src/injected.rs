@@ -1,4 +1,9 @@
-//! What `candlescope record` tells the library that it has loaded into a program, by variables; and what that library calls things.
+//! What `candlescope record` tells the library that it has loaded into a program, by variables; and what that library
+//! calls things.
+
+/// What is recorded, and where to, as `CANDLESCOPE` says it to programs that link candlescope. That variable stays the
+/// user's: a program that links candlescope has a session of its own.
+pub const SESSION: &str = "CANDLESCOPE_INJECT_SESSION";
 
 /// A regular expression: only ranges whose names it matches are steps.
 pub const STEPS: &str = "CANDLESCOPE_INJECT_STEPS";
@@ -15,8 +20,8 @@ pub const PROGRAM_STEP: &str = "program";
 /// Target of ranges without a domain.
 pub const NO_DOMAIN: &str = "nvtx";
 
-/// Last part of the target of ranges that began by a start and are no steps, such as `nvtx::start_end`. They stand above steps, as
-/// requests do: such a range may end on another thread and cross others, so that it is part of nothing.
+/// Last part of the target of ranges that began by a start and are no steps, such as `nvtx::start_end`. They stand
+/// above steps, as requests do: such a range may end on another thread and cross others, so that it is part of nothing.
 pub const START_END: &str = "start_end";
 
 /// Whether this is the target of such a range.

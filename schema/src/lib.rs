@@ -1,12 +1,14 @@
 //! The contract of candlescope: records, the tables and `run.json` of a run, and the names that writers and readers share.
 //!
-//! What is documented is promised. How files are written and read, sums and rates are made, and texts are shown is shared by our
-//! own crates and hidden.
+//! What is documented is promised. How files are written and read, sums and rates are made, and texts are shown is
+//! shared by our own crates and hidden.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[doc(hidden)]
 pub mod accounts;
+#[doc(hidden)]
+pub mod beside_run;
 #[doc(hidden)]
 pub mod caught;
 mod drop_reason;
@@ -27,6 +29,7 @@ pub mod metric;
 pub mod numbers;
 mod path_pattern;
 mod perturbation_text;
+#[doc(hidden)]
 pub mod record;
 pub mod run;
 mod schedule;
@@ -39,6 +42,8 @@ pub mod stretches;
 #[doc(hidden)]
 pub mod table;
 mod text_limit;
+mod text_of_others;
+#[doc(hidden)]
 pub mod vocabulary;
 
 pub use drop_reason::DropReason;
@@ -48,6 +53,8 @@ pub use path_pattern::{PathPattern, without_numbers};
 #[doc(hidden)]
 pub use perturbation_text::Delay;
 pub use perturbation_text::{Perturbation, PerturbationError};
+// Hidden modules' globs are shown on request only.
+#[doc(inline)]
 pub use record::*;
 pub use schedule::{Schedule, StepAction};
 pub use schedule_text::ScheduleError;
@@ -56,4 +63,8 @@ pub use served::MOST_SERVED;
 pub use served::Served;
 #[doc(hidden)]
 pub use text_limit::{CUT_MARK, MOST_TEXT_BYTES, cut_debug, cut_text};
-pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Outcome, Phase, Ran, Shape, Side, ThreadState};
+#[doc(hidden)]
+pub use text_of_others::{csv_field, csv_field_of_others, steers_screen};
+pub use vocabulary::{
+    DType, GpuSource, GpuTier, KernelKind, Outcome, ParseShapeError, Phase, Ran, Shape, Side, ThreadState,
+};

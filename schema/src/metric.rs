@@ -95,7 +95,8 @@ names! {
     GPU_PCIE_THROUGHPUT = "candlescope_gpu_pcie_throughput_bytes_per_second";
     /// Keys and values that the process has memory for, in bytes.
     KV_ALLOCATED = "candlescope_kv_cache_allocated_bytes";
-    /// Those of it that hold a token of a sequence, or of one that has ended and whose beginning another may share, in bytes.
+    /// Those of it that hold a token of a sequence, or of one that has ended and whose beginning another may share, in
+    /// bytes.
     KV_USED = "candlescope_kv_cache_used_bytes";
     /// Memory in use in candle's pool of a device, in bytes.
     POOL_USED = "candlescope_cuda_pool_used_bytes";

@@ -122,9 +122,12 @@ pub fn utc(ns: i64) -> String {
     format!("{} {:02}:{:02}:{:02} UTC", day(ns), time / 3600, time / 60 % 60, time % 60)
 }
 
+/// Nanoseconds of a day.
+pub const DAY_NS: i64 = 86_400_000_000_000;
+
 /// The day of Unix nanoseconds in UTC: `2026-01-31`.
 pub fn day(ns: i64) -> String {
-    let (year, month, day) = civil(ns.div_euclid(86_400_000_000_000));
+    let (year, month, day) = civil(ns.div_euclid(DAY_NS));
     format!("{year:04}-{month:02}-{day:02}")
 }
 

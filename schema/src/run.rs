@@ -94,6 +94,10 @@ pub struct RunManifest {
     /// Processes of the distributed run; absent if it is not known to be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
+    /// The job whose processes are the ranks, as its launcher calls it: the same on all of them, and perhaps on those
+    /// of a later start. Absent if nobody says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// Start, nanoseconds since the Unix epoch.
     pub started_ns: i64,
     /// End, nanoseconds since the Unix epoch; `None` while the run goes on and after a crash.
@@ -268,7 +272,7 @@ pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Opti
         let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
         return Some(if word == "int8" { "i8".to_string() } else { word.to_string() });
     }
-    let most = most.or_else(|| model.get("dtype").and_then(Value::as_str))?;
+    let most = most.or_else(|| model_key::DTYPE.of(model))?;
     let is_quantised = crate::vocabulary::DType::from_word(most).is_some_and(|dtype| dtype.is_quantised());
     (!is_quantised).then(|| most.to_string())
 }

@@ -15,7 +15,6 @@ from page import kept_of, room_for_words
 
 ABSENT = [
     ("tokens that are looked up and checked together (speculation)", "a step of slots passes one token of each; `candlescope profile --speculate` has it, for one sequence"),
-    ("`--gpu-memory-utilization`", "decides how many slots a GPU holds; on a CPU all of them are allocated or none"),
 ]
 
 

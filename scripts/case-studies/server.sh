@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The case study of a server under load: requests at once, prompts in pieces, prefix reuse. Makes docs/case-studies/server.md. A
-# quarter of an hour on two cores. Usage: scripts/case-studies/server.sh; variables: README.md beside this file, MODEL (a SmolLM2 as
-# GGUF), SERVER (options for every server: --device cuda:0 …), CLIENTS (4), REQUESTS of a load (24), ROUNDS of all settings (3).
+# The case study of a server under load: requests at once, prompts in pieces, prefix reuse, keys and values in 8 bits, slots by a share of
+# the memory. Makes docs/case-studies/server.md. Twenty minutes on two cores. Usage: scripts/case-studies/server.sh; variables: README.md
+# beside this file, MODEL (a SmolLM2 as GGUF), SERVER (options for every server: --device cuda:0 …), CLIENTS (4), REQUESTS of a load (24),
+# ROUNDS of all settings (3), SHARE of the memory (0.8; more than is in use).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -49,6 +50,8 @@ load() { # NAME ROUND OPTIONS…
 }
 
 SLOTS="--max-model-len 512 --max-num-seqs"
+# 94 MB a slot, 12 GB: without a share, all or none.
+FITTING="--max-model-len 2048 --max-num-seqs 128 --prompt-piece 512 --gpu-memory-utilization ${SHARE:-0.8}"
 settings=(
   "one=one request after the other="
   "slots-1=1 slot, prompts whole=$SLOTS 1 --prompt-piece 512 --no-prefix-reuse"
@@ -58,6 +61,8 @@ settings=(
   "reuse=4 slots, prefixes reused=$SLOTS 4 --prompt-piece 512"
   "both=4 slots, pieces of 32, prefixes reused=$SLOTS 4 --prompt-piece 32"
   "q8=4 slots, prefixes reused, keys and values in 8 bits=$SLOTS 4 --prompt-piece 512 --kv-cache-dtype q8"
+  "share=as many of 128 slots of 2048 tokens as fit ${SHARE:-0.8} of the memory, prefixes reused=$FITTING"
+  "share-q8=the same share, prefixes reused, keys and values in 8 bits=$FITTING --kv-cache-dtype q8"
 )
 # In turns, so that a machine that changes does it to all.
 for round in $(seq "${ROUNDS:-3}"); do

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Replays of CUDA graphs, layer by layer: whether every kernel of a replay is known by the interval that captured it, what a
-# window of kernels costs a replay, and steps that leave their graph. Two minutes on an H200.
+# window of kernels costs a replay, steps that leave their graph, keys and values in 8 bits, and a graph that was captured before the
+# session. Three minutes on an H200.
 # Usage: tests/gpu/replays.sh
-#   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
+#   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed), and `graph_before` (cargo build
+#            -p candlescope-bench --features gpu --bin graph_before), without which the last case is left out
 #   OUT      folder for results (default: target/bench/replays)
 #   TAKES    takes of each case (default 2)
 #   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
@@ -10,7 +12,8 @@
 # time on the device with a module, the median of replayed steps in windows and outside, and the eager run's paths beside the
 # replay's. Fails if a case does, if a kernel of a graph has no interval, or if a replay has not each node once that other replays
 # of its graph ran, unless the records are counted as lost: the recorder told so (`dropped`, with `mistimed`), or it was seen by
-# their number (`untold`). Also if more are counted as untold than are missing.
+# their number (`untold`). Also if more are counted as untold than are missing. Of the graph from before the session each kernel has to
+# have the layer of the graph that was captured in it, as derived, and the time by layer is printed for both.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
@@ -89,6 +92,28 @@ for model in ${MODELS:-smollm2-135m gpt2 llama-3-8b}; do
   echo "$model eager"; paths "$model-eager"
   echo "$model replayed"; paths "$model-graph-1"
 done
+# Scales are written and codes widened within the graph.
+record q8 smollm2-135m --cuda-graph --max-model-len 1024 --max-new-tokens 200 --warmup 2 --repeats 4 --cupti=5/50 --kv-cache-dtype q8 &&
+  look q8
+# A graph that nobody saw being captured, beside one of the same model that is captured in the session.
+if command -v graph_before >/dev/null; then
+  rm -rf "$out/before"
+  if graph_before --steps 40 --out "$out/before" >"$out/before.json" 2>"$out/before.txt"; then
+    python3 - "$out/before.json" <<'P' || failed=1
+import json, sys
+k = json.loads(open(sys.argv[1]).read().splitlines()[-1])["kernels"]
+print("before: kernels of graphs", k["of_graphs"], "with an interval", k["of_captured"], "with a derived one", k["of_derived"])
+sys.exit(not k["of_derived"] or k["of_captured"] + k["of_derived"] != k["of_graphs"])
+P
+    ask before "SELECT coalesce(CAST(derived AS INT), 0) AS is_derived, operator_of(path, NULL) AS operator, count(*) AS kernels, \
+      sum(gpu_dur_ns) / 1e3 / count(DISTINCT step) AS us FROM kernels WHERE graph IS NOT NULL GROUP BY 1, 2 ORDER BY 4 DESC LIMIT 16"
+  else
+    echo "failed: before: $(tail -n 2 "$out/before.txt")"
+    failed=1
+  fi
+else
+  echo "before: graph_before is not on the PATH: left out"
+fi
 # A context that grows through several shapes, with no request before it: the first steps of each run call by call.
 record left smollm2-135m --cuda-graph --max-model-len 2048 --max-new-tokens 1200 --warmup 0 --repeats 1 --cupti=5/200
 look left

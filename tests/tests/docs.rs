@@ -28,6 +28,12 @@ const MANIFEST: &[(&str, &str)] = &[
     ("run_id", "Name of the run, as in every table"),
     ("host", "Host name"),
     ("rank", "Rank of the process in a distributed run, 0 otherwise"),
+    ("world_size", "Processes of the distributed run; missing if it is not known to be one"),
+    (
+        "job",
+        "The job whose processes are the ranks, as its launcher calls it: the same on all of them, and perhaps on those of a \
+         later start; missing if nobody says",
+    ),
     ("started_ns", "Start, nanoseconds since the Unix epoch"),
     ("ended_ns", "End, nanoseconds since the Unix epoch; null while the run goes on and after a crash"),
     ("complete", "Whether the run was closed properly; if not, the tables hold what had been finished"),
@@ -390,6 +396,8 @@ fn the_page_has_every_column_of_every_file() {
 #[test]
 fn the_page_has_every_key_of_the_manifest() {
     let manifest = RunManifest {
+        world_size: Some(2),
+        job: Some("4711/0".to_string()),
         gpu: Some(GpuAccount::default()),
         steps: Some(StepCounts::default()),
         machine: Some(MachineUse::default()),

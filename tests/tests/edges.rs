@@ -70,7 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // What reports show and what draws it: no run, no model, no GPU.
     ("candlescope-document", &[]),
     ("candlescope-prompts", &["candlescope-schema"]),
-    ("candlescope-charts", &[]),
+    ("candlescope-charts", &["candlescope-document"]),
     // Watches and asks programs that run: neither knows a model, and the lab needs none of them.
     ("candlescope-monitor", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),
     (

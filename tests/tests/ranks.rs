@@ -19,6 +19,9 @@ use tracing_subscriber::prelude::*;
 const RUN: &str = "CANDLESCOPE_TEST_RUN";
 const PORT: &str = "CANDLESCOPE_TEST_PORT";
 const WORK_US: &str = "CANDLESCOPE_TEST_WORK_US";
+/// How much longer a rank computes in its turn: rank 0 in each other step from the first one on, rank 1 in those
+/// between.
+const TURN_US: &str = "CANDLESCOPE_TEST_TURN_US";
 /// Steps, of which the first ones of a process count as the others do.
 const STEPS: usize = 30;
 /// Exchanges of a step.
@@ -42,11 +45,11 @@ fn rank() {
     };
     // Nobody begins before all are there.
     exchange();
-    for _ in 0..STEPS {
+    for step in 0..STEPS as u64 {
         let _step = llm::decode(Tokens::new(1).context(8));
+        let work_us = number(WORK_US) + if step % 2 == number("RANK") % 2 { number(TURN_US) } else { 0 };
         for _ in 0..EXCHANGES {
-            trace_span!(target: "model", "linear")
-                .in_scope(|| std::thread::sleep(Duration::from_micros(number(WORK_US))));
+            trace_span!(target: "model", "linear").in_scope(|| std::thread::sleep(Duration::from_micros(work_us)));
             trace_span!(target: "model", "all_reduce").in_scope(|| {
                 candlescope_core::annotate(Annotation::new().io_bytes(BYTES));
                 exchange();
@@ -73,6 +76,11 @@ fn serve(listener: &TcpListener, ranks: usize) {
 
 /// Runs a process for each of these times of computing.
 fn run(folder: &Path, work: &[u64]) {
+    run_in_turns(folder, work, 0);
+}
+
+/// The same, each for `turn_us` longer in its turn.
+fn run_in_turns(folder: &Path, work: &[u64], turn_us: u64) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::scope(|scope| {
@@ -83,6 +91,7 @@ fn run(folder: &Path, work: &[u64]) {
                 .env(RUN, folder.join(format!("rank-{rank}")))
                 .env(PORT, port.to_string())
                 .env(WORK_US, us.to_string())
+                .env(TURN_US, turn_us.to_string())
                 .env("RANK", rank.to_string())
                 .env("WORLD_SIZE", work.len().to_string())
                 .spawn()
@@ -199,6 +208,18 @@ fn equal_ranks_are_told_nothing_of_a_straggler() {
     .unwrap();
     let error = Ranks::open(dir.path(), &ReadLimits::default()).unwrap_err().to_string();
     assert!(error.contains("are both rank 0"), "{error}");
+}
+
+#[test]
+fn ranks_that_take_turns_at_being_slow_are_no_stragglers() {
+    let dir = tempfile::tempdir().unwrap();
+    run_in_turns(dir.path(), &[3_000, 3_000], 6_000);
+    let found = of(dir.path());
+    assert!(found.findings.iter().all(|finding| finding.code != AdviceCode::StragglerRank), "{:?}", found.findings);
+    let imbalance = found.findings.iter().find(|finding| finding.code == AdviceCode::RankImbalance);
+    let imbalance = imbalance.unwrap_or_else(|| panic!("{:?}", found.findings));
+    // 6 ms twice a step are 6 ms above the mean of both, of a step of 22.
+    assert!((0.15..0.4).contains(&imbalance.gain.mid) && imbalance.place.rank.is_none(), "{imbalance:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use candlescope::{CandlescopeLayer, Scope, llm};
 use candlescope_core::run::{Code, RunManifest, Severity};
 use std::path::Path;
 use std::process::Command;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::{EnvFilter, fmt, prelude::*, registry};
 
@@ -20,16 +20,25 @@ fn info() -> EnvFilter {
     EnvFilter::new("info")
 }
 
-/// `console-subscriber`'s layer is a layer of its own that wants spans of tokio alone, behind a filter of its own
-/// (`Targets`), and is added beside others: imitated here, because its crates bring a server.
+/// What `console_subscriber::spawn()` adds, as of 0.5: a layer that wants all that passes its filter, behind that
+/// filter. The crate itself is not run: its layer panics unless the whole build has `--cfg tokio_unstable`, or a flag
+/// of its own in its place, with which all that stands on tokio would be built anew; and it brings tonic's server.
 struct Console;
 
 impl<S: tracing::Subscriber> Layer<S> for Console {
+    fn register_callsite(&self, _: &'static tracing::Metadata<'static>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::always()
+    }
+
     fn on_enter(&self, _: &tracing::span::Id, _: Context<'_, S>) {}
 }
 
-fn console() -> Targets {
-    Targets::new().with_target("tokio", LevelFilter::TRACE).with_target("runtime", LevelFilter::TRACE)
+/// Its filter, word for word.
+fn console(meta: &tracing::Metadata<'_>) -> bool {
+    if meta.is_event() {
+        return meta.target().starts_with("runtime") || meta.target().starts_with("tokio");
+    }
+    meta.name().starts_with("runtime.") || meta.target().starts_with("tokio")
 }
 
 /// Spans as OpenTelemetry sees them.
@@ -76,7 +85,10 @@ fn install(role: &str) -> Scope {
         }
         "otel" => registry().with(ours).with(otel()).with(err().with_filter(info())).init(),
         "otel below a filter" => registry().with(info()).with(ours).with(otel()).with(err()).init(),
-        "console" => registry().with(Console.with_filter(console())).with(ours).with(err().with_filter(info())).init(),
+        "console" => {
+            let console = Console.with_filter(filter_fn(console));
+            registry().with(console).with(ours).with(err().with_filter(info())).init();
+        }
         other => panic!("{other}?"),
     }
     scope

@@ -1,11 +1,13 @@
 //! The ways in which services run requests with tokio, and what a run says of them against the program's own count:
-//! requests, tokens, time to first token, queue time, gaps between tokens, steps by phase.
+//! requests, tokens, time to first token, queue time, gaps between tokens, steps by phase. And the gaps in `/metrics`
+//! of the same session, after each way.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope::llm::{self, Request, Tokens};
 use candlescope_figures::Analysis;
 use candlescope_figures::RequestFigures;
 use candlescope_reader::Run;
+use candlescope_testkit::services::{free_addresses, get};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -69,6 +71,8 @@ struct Own {
     /// When its first phase began.
     first_phase: Option<Moment>,
     tokens: Vec<Moment>,
+    /// Ends of the steps that it had to itself, each of which yields a token.
+    ends: Vec<Moment>,
 }
 
 /// A request and the program's own count of it.
@@ -89,7 +93,7 @@ impl Job {
     fn arrive(way: &'static str, number: usize, service: &Service) -> Self {
         let prompt = PROMPT + number;
         let (request, arrival) = around(|| Request::new("chat", way).prompt_tokens(prompt));
-        let own = Own { way, prompt, arrival, first_phase: None, tokens: Vec::new() };
+        let own = Own { way, prompt, arrival, first_phase: None, tokens: Vec::new(), ends: Vec::new() };
         Self { request, own, log: service.log.clone(), model: service.model.clone() }
     }
 
@@ -98,12 +102,18 @@ impl Job {
         self.own.tokens.push(moment);
     }
 
+    /// Ends a step of this request alone.
+    fn end<S>(&mut self, step: S) {
+        let ((), moment) = around(|| drop(step));
+        self.own.ends.push(moment);
+    }
+
     fn prefill(&mut self) {
         let (step, moment) = around(|| llm::prefill(Tokens::new(self.own.prompt).context(self.own.prompt)));
         self.own.first_phase.get_or_insert(moment);
         self.model.forward();
         self.token();
-        drop(step);
+        self.end(step);
     }
 
     /// The step that yields the next token.
@@ -111,9 +121,10 @@ impl Job {
         match self.own.tokens.len() {
             0 => self.prefill(),
             n => {
-                let _step = llm::decode(Tokens::new(1).context(self.own.prompt + n));
+                let step = llm::decode(Tokens::new(1).context(self.own.prompt + n));
                 self.model.forward();
                 self.token();
+                self.end(step);
             }
         }
     }
@@ -222,8 +233,9 @@ fn engine(mut queue: mpsc::Receiver<(Job, oneshot::Sender<()>)>, model: &Model) 
     }
 }
 
-/// Runs all ways, one after the other. Returns the program's own count and the number of the engine's decoding steps.
-fn serve() -> (Vec<Own>, usize) {
+/// Runs all ways, one after the other, and calls `after` when all requests of a way have ended. Returns the program's
+/// own count and the number of the engine's decoding steps.
+fn serve(mut after: impl FnMut(&'static str)) -> (Vec<Own>, usize) {
     let service = Service { model: Arc::new(Model::load()), log: Arc::default(), turn: Arc::new(Semaphore::new(2)) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().expect("starts");
     let decodes = runtime.block_on(async {
@@ -232,6 +244,7 @@ fn serve() -> (Vec<Own>, usize) {
             for each in all {
                 each.await.expect("answers");
             }
+            after(way);
         }
         let (queue, jobs) = mpsc::channel(REQUESTS);
         let model = service.model.clone();
@@ -247,7 +260,9 @@ fn serve() -> (Vec<Own>, usize) {
             each.await.expect("answers");
         }
         drop(queue);
-        spawn_blocking(move || engine.join().expect("ends")).await.expect("ends")
+        let decodes = spawn_blocking(move || engine.join().expect("ends")).await.expect("ends");
+        after(WAYS[6]);
+        decodes
     });
     let log = std::mem::take(&mut *service.log.lock().expect("not poisoned"));
     (log, decodes)
@@ -262,13 +277,56 @@ fn assert_between(measured: Option<u64>, from: Moment, to: Moment, what: &str) {
     assert!(measured + slack >= least && measured <= most + slack, "{what}: {measured} is not in {least}..{most}");
 }
 
+/// Gaps between tokens that `/metrics` has counted so far, and their sum in nanoseconds.
+fn gaps(page: &str) -> (u64, f64) {
+    let value = |of: &str| {
+        let series = format!("candlescope_inter_token_latency_seconds_{of} ");
+        let line = page.lines().find_map(|line| line.strip_prefix(series.as_str()));
+        let line = line.unwrap_or_else(|| panic!("{series}: {page}"));
+        line.trim().parse::<f64>().unwrap_or_else(|error| panic!("{series}{line}: {error}"))
+    };
+    (value("count") as u64, value("sum") * 1e9)
+}
+
+/// Asserts that the gaps of a way's requests in `/metrics` are those between the ends of the steps that each had to
+/// itself, whatever threads these ran on.
+fn assert_gaps(way: &str, own: &[&Own], (count, sum_ns): (u64, f64)) {
+    let ns = |a: Instant, b: Instant| b.saturating_duration_since(a).as_nanos() as f64;
+    // Steps of the engine are nobody's alone, but for the prefill.
+    let expected: usize = own.iter().map(|own| own.ends.len() - 1).sum();
+    assert_eq!(count, expected as u64, "{way}: gaps between tokens in /metrics");
+    assert_eq!(expected, if way == WAYS[6] { 0 } else { REQUESTS * (TOKENS - 1) }, "{way}: by the program");
+    let (mut least, mut most) = (0.0, 0.0);
+    for (first, last) in own.iter().map(|own| (own.ends[0], own.ends[own.ends.len() - 1])) {
+        let longest = ns(first.0, last.1);
+        // What the clocks differ.
+        let slack = 5_000.0 + longest / 1_000.0;
+        least += ns(first.1, last.0) - slack;
+        most += longest + slack;
+    }
+    assert!(sum_ns >= least && sum_ns <= most, "{way}: gaps in /metrics are {sum_ns} ns, not in {least}..{most}");
+}
+
 #[test]
-fn what_a_run_says_is_what_the_program_counts() {
+fn what_a_run_and_its_metrics_say_is_what_the_program_counts() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
-    let (layer, scope) = candlescope::builder().parquet(&run).layer().expect("starts");
+    let [address] = free_addresses();
+    let builder = candlescope::builder().parquet(&run).prometheus(address.to_string());
+    let (layer, scope) = builder.layer().expect("starts");
     tracing_subscriber::registry().with(layer).init();
-    let (own, decodes) = serve();
+    let mut scraped: Vec<(&'static str, (u64, f64))> = Vec::new();
+    let (own, decodes) = serve(|way| {
+        scope.flush(Duration::from_secs(10)).expect("flushes");
+        scraped.push((way, gaps(&get(address, "/metrics").expect("metrics"))));
+    });
+    let mut before = (0, 0.0);
+    assert_eq!(scraped.iter().map(|(way, _)| *way).collect::<Vec<_>>(), WAYS);
+    for (way, so_far) in scraped {
+        let of_way: Vec<&Own> = own.iter().filter(|own| own.way == way).collect();
+        assert_gaps(way, &of_way, (so_far.0 - before.0, so_far.1 - before.1));
+        before = so_far;
+    }
     let manifest = scope.finish().expect("was on");
     assert_eq!(manifest.loss.lost(), 0, "{:?}", manifest.loss);
     let analysis = Analysis::of(&Run::open(&run).expect("opens"));

@@ -65,12 +65,14 @@ pub struct Cost {
     pub activation_bytes: f64,
 }
 
-/// Bytes of one token's keys and values in `layers` layers, of elements of `width` bytes: two rows, keys and values, of each head.
+/// Bytes of one token's keys and values in `layers` layers, of elements of `width` bytes: two rows, keys and values, of
+/// each head.
 pub fn kv_bytes_of_a_token(layers: f64, kv_heads: f64, head_dim: f64, width: f64) -> f64 {
     2.0 * layers * kv_heads * head_dim * width
 }
 
-/// Bytes of a cached key or value in 8 bits, with its share of a scale in f32 for each position and head of `features`: 1 + 4/d.
+/// Bytes of a cached key or value in 8 bits, with its share of a scale in f32 for each position and head of `features`:
+/// 1 + 4/d.
 pub fn kv_width_in_8_bits(features: f64) -> f64 {
     1.0 + 4.0 / features
 }

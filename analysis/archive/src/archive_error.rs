@@ -5,7 +5,8 @@ use candlescope_sql::EachError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An archive could not be changed. What it had, and the runs that were to go into it, are as before.
+/// An archive could not be changed. What it had, and the runs that were to go into it, are as before; of many runs some
+/// may have gone into it already.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -27,6 +28,12 @@ pub enum ArchiveError {
     /// The journal is damaged.
     #[error("`{}` cannot be understood: {}. It says what a change that was stopped had decided: mend it, or ask for help", .0.display(), .1)]
     Journal(PathBuf, String),
+    /// A change is too large.
+    #[error(
+        "the change has so many files that its description takes {0} bytes, more than is read again. Nothing was changed: \
+         archive the runs with most files by themselves, with --keep-source"
+    )]
+    LargeJournal(u64),
     /// What was written differs from what it was made of.
     #[error(
         "the rows of `{table}` that were written for the run `{run}` differ from those that they were made of ({why}). Nothing \
@@ -58,6 +65,18 @@ pub enum ArchiveError {
         "{0}. It is the index of the archive: put it back from a copy; without it, nothing says which runs the archive has"
     )]
     Index(String),
+    /// The archive has no such run.
+    #[error(
+        "the archive `{}` has no run `{}`: `candlescope query 'SELECT run, run_id FROM runs' {}` lists those that it has",
+        .1.display(), .0, .1.display()
+    )]
+    NoRun(String, PathBuf),
+    /// It has several.
+    #[error("the archive has several runs with the run_id `{0}`: name one of {1}")]
+    SeveralRuns(String, String),
+    /// A run is to be written where something is.
+    #[error("`{}` exists: name a directory that does not", .0.display())]
+    Exists(PathBuf),
     /// There is no archive.
     #[error("`{}` is no archive: it has no {}", .0.display(), super::layout::INDEX)]
     NoArchive(PathBuf),

@@ -4,27 +4,34 @@ use super::ArchiveError;
 use super::layout;
 use candlescope_schema::RecordKind;
 use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file of a table, if there is any.
-pub(crate) fn first_file(root: &Path, kind: RecordKind) -> Option<PathBuf> {
-    days_of(root, kind).ok()?.into_values().flatten().map(|(path, _)| path).next()
+/// A file of any table, if there is one.
+pub(crate) fn any_file(root: &Path) -> Result<Option<PathBuf>, ArchiveError> {
+    for kind in RecordKind::ALL {
+        if let Some((path, _)) = days_of(root, kind)?.into_values().flatten().next() {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 pub(crate) type Days = BTreeMap<String, Vec<(PathBuf, u64)>>;
 
-/// Files of a table by day, below the root, with their sizes. What is removed meanwhile is left out: who only looks holds no
-/// lock.
+/// Files of a table by day, below the root, with their sizes. What is removed meanwhile is left out: who only looks
+/// holds no lock. What cannot be listed is an error: whoever goes by what is there must not take it for nothing.
 pub(crate) fn days_of(root: &Path, kind: RecordKind) -> Result<Days, ArchiveError> {
     let mut days = Days::new();
-    let table = root.join(kind.table());
-    for of_day in std::fs::read_dir(&table).into_iter().flatten().flatten() {
+    for of_day in entries(&root.join(kind.table()))? {
         let name = of_day.file_name();
         let Some(day) = name.to_str().and_then(layout::day_of) else { continue };
-        let Some(hosts) = there(std::fs::read_dir(of_day.path()), &of_day.path())? else { continue };
-        for host in hosts.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            for path in files_in(&host.path()) {
+        for machine in entries(&of_day.path())? {
+            if !machine.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            for path in files_in(&machine.path())? {
                 let Some(bytes) = there(path.metadata(), &path)?.map(|found| found.len()) else { continue };
                 let below = path.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
                 days.entry(day.to_string()).or_default().push((below, bytes));
@@ -32,6 +39,12 @@ pub(crate) fn days_of(root: &Path, kind: RecordKind) -> Result<Days, ArchiveErro
         }
     }
     Ok(days)
+}
+
+/// What lies in a folder: nothing if it is not there.
+fn entries(folder: &Path) -> Result<Vec<DirEntry>, ArchiveError> {
+    let Some(entries) = there(std::fs::read_dir(folder), folder)? else { return Ok(Vec::new()) };
+    entries.collect::<io::Result<_>>().map_err(ArchiveError::at(folder))
 }
 
 /// What was found at a path; none where there is nothing any more.
@@ -42,12 +55,12 @@ fn there<T>(found: io::Result<T>, path: &Path) -> Result<Option<T>, ArchiveError
     }
 }
 
-/// The files of a folder, in order.
-pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect();
+/// The files of a folder, in order; none if it is not there.
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
+    let paths = entries(folder)?.into_iter().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect();
     files.sort();
-    files
+    Ok(files)
 }
 
 #[cfg(all(test, unix))]
@@ -71,5 +84,10 @@ mod tests {
         // What cannot be read is an error still.
         fs::write(root.path().join("spans/date=2026-05-03"), "a file").unwrap();
         assert!(days_of(root.path(), RecordKind::Span).is_err());
+        // The folder of a table as well: to the superuser too, one that is a link to itself.
+        symlink("steps", root.path().join("steps")).unwrap();
+        let error = days_of(root.path(), RecordKind::Step).unwrap_err().to_string();
+        assert!(error.contains("/steps` cannot be read"), "{error}");
+        assert!(days_of(root.path(), RecordKind::Sample).unwrap().is_empty());
     }
 }

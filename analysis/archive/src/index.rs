@@ -11,6 +11,7 @@ use arrow_schema::{Field, Schema};
 use candlescope_reader::checked::ReadError;
 use candlescope_reader::{Limit, ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
+use candlescope_schema::beside_run::CRASH;
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use candlescope_sql::{Sources, SqlValue, query};
@@ -21,7 +22,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The column with `run.json`.
-const MANIFEST: &str = "manifest";
+pub(crate) const MANIFEST: &str = "manifest";
+/// The column with what is said of a crash, mostly nothing.
+pub(crate) const CRASH_REPORT: &str = "crash_report";
+/// The most bytes of that.
+const MOST_OF_A_CRASH: u64 = 1 << 20;
 
 /// The rows of an index; none before the first run.
 pub(crate) fn read(root: &Path, limits: &ReadLimits) -> Result<Option<RecordBatch>, ArchiveError> {
@@ -75,6 +80,14 @@ pub(crate) fn texts<'a>(index: &'a RecordBatch, name: &str) -> Vec<Option<&'a st
     }
 }
 
+/// Whole numbers of a column of an index.
+pub(crate) fn numbers(index: &RecordBatch, name: &str) -> Vec<Option<i64>> {
+    match index.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>()) {
+        Some(column) => column.iter().collect(),
+        None => vec![None; index.num_rows()],
+    }
+}
+
 /// What makes a run itself: no two have the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
@@ -100,19 +113,13 @@ impl Identity {
     /// Those of the rows of an index.
     pub(crate) fn all(index: &RecordBatch) -> Vec<Self> {
         let (ids, hosts) = (texts(index, "run_id"), texts(index, "host"));
-        let numbers = |name: &str| -> Vec<i64> {
-            match index.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>()) {
-                Some(column) => column.iter().map(Option::unwrap_or_default).collect(),
-                None => vec![0; index.num_rows()],
-            }
-        };
-        let (ranks, starts) = (numbers("rank"), numbers("started_ns"));
+        let (ranks, starts) = (numbers(index, "rank"), numbers(index, "started_ns"));
         let text = |text: Option<&str>| text.unwrap_or_default().to_string();
         let row = |row: usize| Self {
             run_id: text(ids[row]),
             host: text(hosts[row]),
-            rank: ranks[row],
-            started_ns: starts[row],
+            rank: ranks[row].unwrap_or_default(),
+            started_ns: starts[row].unwrap_or_default(),
         };
         (0..index.num_rows()).map(row).collect()
     }
@@ -140,6 +147,9 @@ pub(crate) fn row(
     let manifest = read_limited(&run.dir().join(MANIFEST_FILE), limits.get(Limit::ManifestBytes))
         .map_err(ArchiveError::at(&run.dir().join(MANIFEST_FILE)))?;
     columns.push((MANIFEST.into(), text(std::str::from_utf8(&manifest).ok())));
+    // Nothing makes it again.
+    let crash = read_limited(&run.dir().join(CRASH), MOST_OF_A_CRASH).ok();
+    columns.push((CRASH_REPORT.into(), text(crash.as_deref().and_then(|text| std::str::from_utf8(text).ok()))));
     for kind in RecordKind::ALL {
         let rows = i64::try_from(run.rows(kind)).ok();
         columns.push((format!("rows_{}", kind.table()), Arc::new(Int64Array::from(vec![rows]))));

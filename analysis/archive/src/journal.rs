@@ -6,6 +6,7 @@ use super::index::{self, Identity};
 use super::layout::JOURNAL;
 use candlescope_reader::ReadLimits;
 use candlescope_schema::RecordKind;
+use candlescope_schema::beside_run;
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
 use candlescope_sql::ARCHIVE_ASIDE;
@@ -15,19 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What lies in a run's directory beside its tables: what a recording and a report write.
-const OF_A_RUN: [&str; 9] = [
-    MANIFEST_FILE,
-    "assumptions.md",
-    "env.json",
-    "inputs.yaml",
-    "metrics.json",
-    "operators.md",
-    "report.html",
-    "report.md",
-    "stakeholder_summary.md",
-];
-/// The largest journal that is read.
+/// The largest journal that is read, and written.
 const MOST: u64 = 256 << 20;
 
 /// What is to be done. Each part may have been done already.
@@ -75,9 +64,22 @@ impl Source {
 
     /// A file or folder that is no part of a run: it would be lost with the directory.
     pub(crate) fn somebodys(&self) -> Option<&Path> {
-        let is_table = |path: &&PathBuf| RecordKind::ALL.iter().any(|kind| path.as_os_str() == kind.table());
+        let is_table = |path: &&PathBuf| {
+            let mut folders = RecordKind::ALL.iter().map(|kind| kind.table()).chain([beside_run::KINETO_FOLDER]);
+            folders.any(|folder| path.as_os_str() == folder)
+        };
         let file = self.files.iter().map(|(path, _)| path).find(|path| !is_of_a_run(path));
         file.or_else(|| self.folders.iter().find(|path| !is_table(path))).map(PathBuf::as_path)
+    }
+
+    /// How many of its files commands made of the run.
+    pub(crate) fn made(&self) -> u64 {
+        self.files.iter().filter(|(path, _)| beside_run::is_made(path)).count() as u64
+    }
+
+    /// Whether it is what lies there, under its own name or under the one that it has while it is removed.
+    pub(crate) fn is_at(&self, place: &Path) -> bool {
+        self.dir == place || self.aside().is_some_and(|aside| aside == place)
     }
 
     /// What it is called while it is removed: a name that its contents have a part in, so that no other's directory has it.
@@ -149,11 +151,12 @@ impl Source {
 pub(crate) fn is_of_a_run(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     match parts[..] {
-        [name] => OF_A_RUN.contains(&name),
+        [name] => [MANIFEST_FILE, beside_run::CRASH].contains(&name) || beside_run::is_made(path),
         [table, name] => {
             RecordKind::ALL.iter().any(|kind| kind.table() == table)
                 && name.starts_with("part-")
                 && (name.ends_with(".parquet") || name.ends_with(IN_PROGRESS_SUFFIX))
+                || beside_run::is_made(path)
         }
         _ => false,
     }
@@ -187,10 +190,14 @@ impl Journal {
     pub(crate) fn write(&self, root: &Path, disk: &Disk) -> Result<(), ArchiveError> {
         let path = root.join(JOURNAL);
         let bytes = serde_json::to_vec(self).map_err(|error| ArchiveError::Journal(path.clone(), error.to_string()))?;
+        if bytes.len() as u64 > MOST {
+            return Err(ArchiveError::LargeJournal(bytes.len() as u64));
+        }
         disk.write_whole(&path, &bytes).map_err(ArchiveError::at(&path))
     }
 
-    /// Does it, and forgets it. Directories of runs that have other files by now, or cannot be removed, are left and returned.
+    /// Does it, and forgets it. Directories of runs that have other files by now, or cannot be removed, are left and
+    /// returned.
     pub(crate) fn apply(&self, root: &Path, limits: &ReadLimits, disk: &Disk) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut folders = BTreeSet::new();
         for path in &self.removes {
@@ -219,8 +226,8 @@ impl Journal {
         let index = if self.sources.is_empty() { None } else { index::read(root, limits)? };
         let known: BTreeSet<Identity> = index.iter().flat_map(Identity::all).collect();
         for source in &self.sources {
-            // One that may not be removed must not keep the archive from being changed: the index says that it is there, so that
-            // its rows will not be taken again.
+            // One that may not be removed must not keep the archive from being changed: the index says that it is
+            // there, so that its rows will not be taken again.
             if !source.remove(&known, disk).unwrap_or(false) {
                 kept.push(source.aside().filter(|aside| aside.is_dir()).unwrap_or_else(|| source.dir.clone()));
             }

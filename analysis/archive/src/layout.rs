@@ -7,9 +7,10 @@
 //! ROOT/.lock                                                    held by who changes something
 //! ```
 //!
-//! The folders are Hive's, so that every engine that reads Parquet skips days and machines by itself. None is called as a column
-//! of the files: some engines refuse that (Sail 0.7: "duplicate column names"). A file that is being written begins with a dot,
-//! which engines that list folders skip, and ends in `.inprogress`, which no pattern for Parquet matches.
+//! The folders are Hive's, so that every engine that reads Parquet skips days and machines by itself. None is called as
+//! a column of the files: some engines refuse that (Sail 0.7: "duplicate column names"). A file that is being written
+//! begins with a dot, which engines that list folders skip, and ends in `.inprogress`, which no pattern for Parquet
+//! matches.
 
 use candlescope_schema::RecordKind;
 use candlescope_schema::hive;

@@ -1,10 +1,10 @@
 //! Many runs as one data set: finished runs are moved into an archive, which every engine reads. A part of
 //! candlescope, which may change with every release.
 //!
-//! A change is made in three parts. New files are written beside those that are there, and held against what they were made
-//! of. Then the change is decided, by a journal. Then it is done: files get their names, the index is replaced, and the
-//! directories of the runs are removed. Whoever is stopped before the second part has changed nothing; after it, the next one
-//! who changes the archive finishes first. One lock keeps all others out meanwhile.
+//! A change is made in three parts. New files are written beside those that are there, and held against what they were
+//! made of. Then the change is decided, by a journal. Then it is done: files get their names, the index is replaced,
+//! and the directories of the runs are removed. Whoever is stopped before the second part has changed nothing; after
+//! it, the next one who changes the archive finishes first. One lock keeps all others out meanwhile.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -15,11 +15,13 @@ mod index;
 mod journal;
 mod layout;
 mod prune;
+mod restore;
 mod sums;
 mod table;
 
 pub use archive_error::ArchiveError;
 pub use prune::{Keep, Pruned, prune};
+pub use restore::{RestoredRun, restore};
 
 use candlescope_reader::{Limit, ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
@@ -36,6 +38,12 @@ use sums::Sums;
 
 /// A file below this is written together with new rows.
 const SMALL: u64 = 32 << 20;
+/// Runs of one change, unless told otherwise: whoever is killed among ten thousand has all but the last of them.
+const RUNS_AT_ONCE: usize = 200;
+/// Bytes of runs from which a change is made: until then there are two of each.
+const BYTES_AT_ONCE: u64 = 4 << 30;
+/// Files of runs from which a change is made: the journal names them.
+const FILES_AT_ONCE: usize = 100_000;
 
 /// Codes of what a run's analysis found, by commas.
 pub type Findings<'a> = &'a dyn Fn(&Run) -> Option<String>;
@@ -53,6 +61,8 @@ pub struct Archived {
     pub known: Vec<PathBuf>,
     /// Runs that are left where they are, and why.
     pub left: Vec<(PathBuf, String)>,
+    /// Files that commands had made of these runs, such as reports and timelines, and that went with their directories.
+    pub made_of_runs: u64,
     /// Whether a change that had been stopped was finished first.
     pub finished_another: bool,
 }
@@ -69,6 +79,8 @@ pub struct Options<'a> {
     pub incomplete: bool,
     /// Says what is wrong with a run.
     pub findings: Option<Findings<'a>>,
+    /// Runs of one change; 200 if it is 0.
+    pub runs_at_once: usize,
     /// What is changed; for tests.
     pub disk: Disk,
 }
@@ -81,7 +93,11 @@ impl std::fmt::Debug for Options<'_> {
 
 /// Moves the runs in these directories into the archive at `root`, which is made where there is none.
 ///
-/// A run that is not finished, that is damaged, or that other files lie beside is left where it is, and told of.
+/// A run that is not finished, that is damaged, or that other files lie beside is left where it is, and told of. Files
+/// that commands make of runs are counted, and go with the directory.
+///
+/// Many runs are several changes, one after the other: what an earlier one moved is in the archive, whatever comes
+/// later.
 ///
 /// # Errors
 /// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then.
@@ -91,9 +107,7 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     if let Some(run) = absolute.ancestors().find(|dir| dir.join(MANIFEST_FILE).is_file()) {
         return Err(ArchiveError::InsideRun(root.to_path_buf(), run.to_path_buf()));
     }
-    // A run may have more rows, and take more time, than somebody wants to wait for a question.
-    let limits = [Limit::QueryRows, Limit::QuerySeconds, Limit::QuerySpill];
-    let limits = limits.into_iter().fold(options.limits.clone(), |limits, limit| limits.with(limit, u64::MAX));
+    let limits = of_archiving(&options.limits);
     // Before the lock: while this one waits for it, another archiver may move some of them.
     let before: Vec<Option<Identity>> = dirs.iter().map(|dir| Identity::at(dir, &limits)).collect();
     disk.make_directory(root).map_err(ArchiveError::at(root))?;
@@ -101,7 +115,7 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let mut done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
     let index = index::read(root, &limits)?;
     if index.is_none()
-        && let Some(file) = RecordKind::ALL.into_iter().find_map(|kind| days::first_file(root, kind))
+        && let Some(file) = days::any_file(root)?
     {
         return Err(ArchiveError::NoIndex(root.to_path_buf(), file));
     }
@@ -113,8 +127,8 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
         })
         .collect();
     let mut taken: BTreeSet<String> = known.values().cloned().collect();
-    let mut change =
-        Change { root, options, limits, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
+    let rows = index.into_iter().collect();
+    let mut change = Change { root, options, limits, rows, moved: Vec::new(), sources: Vec::new() };
     let mut seen: BTreeSet<Identity> = BTreeSet::new();
     for (dir, before) in dirs.iter().zip(before) {
         let (run, source, identity) = match change.admit(dir) {
@@ -161,14 +175,19 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
                 Err(why) => done.left.push((dir.clone(), why)),
             }
         }
+        if change.is_large() {
+            change.make(&mut done)?;
+        }
     }
-    let kept =
-        if change.moved.is_empty() && change.sources.is_empty() { Vec::new() } else { change.make(&mut done)? };
-    done.left.extend(
-        kept.into_iter()
-            .map(|dir| (dir, "it is in the archive, and cannot be removed, or other files came to lie in it".into())),
-    );
+    change.make(&mut done)?;
     Ok(done)
+}
+
+/// Limits without those of questions: a run may have more rows, and take more time, than somebody wants to wait for
+/// one.
+fn of_archiving(limits: &ReadLimits) -> ReadLimits {
+    let of_questions = [Limit::QueryRows, Limit::QuerySeconds, Limit::QuerySpill];
+    of_questions.into_iter().fold(limits.clone(), |limits, limit| limits.with(limit, u64::MAX))
 }
 
 /// Nanoseconds since the Unix epoch.
@@ -214,7 +233,7 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
 }
 
 /// A run that goes into the archive.
-struct Moved {
+struct MovedRun {
     /// It alone, to be asked.
     alone: Sources,
     name: String,
@@ -222,7 +241,7 @@ struct Moved {
     sums: BTreeMap<&'static str, Sums>,
 }
 
-impl Moved {
+impl MovedRun {
     fn run(&self) -> &Run {
         &self.alone.runs()[0]
     }
@@ -235,7 +254,7 @@ struct Change<'a> {
     limits: ReadLimits,
     /// Rows of the index: what was there, and a row for each new run.
     rows: Vec<arrow_array::RecordBatch>,
-    moved: Vec<Moved>,
+    moved: Vec<MovedRun>,
     sources: Vec<Source>,
 }
 
@@ -293,7 +312,7 @@ impl Change<'_> {
         let alone = Sources::of(run);
         let row = index::row(&alone, &name, findings, now_ns(), &self.limits).map_err(ArchiveError::of_a_run)?;
         self.rows.push(row);
-        self.moved.push(Moved { alone, name, sums });
+        self.moved.push(MovedRun { alone, name, sums });
         Ok(())
     }
 
@@ -308,7 +327,7 @@ impl Change<'_> {
                 Err(error) => return Ok(Some(error.of_a_run())),
             };
             let folder = self.folder(run, kind);
-            let found = table::sums_by_run(days::files_in(&self.root.join(folder)), &self.limits)?;
+            let found = table::sums_by_run(days::files_in(&self.root.join(folder))?, &self.limits)?;
             let theirs = found.get(&Some(name.to_string())).cloned().unwrap_or_default();
             if let Some(why) = ours.differs(&theirs) {
                 return Ok(Some(format!("{}: {why}", kind.table())));
@@ -322,12 +341,25 @@ impl Change<'_> {
         layout::partition(kind, started, host)
     }
 
-    /// Writes everything, checks it, decides, and does it. Directories that could not be removed.
-    fn make(mut self, done: &mut Archived) -> Result<Vec<PathBuf>, ArchiveError> {
+    /// Whether it is time to make it, before more runs come to it.
+    fn is_large(&self) -> bool {
+        let files = || self.sources.iter().flat_map(|source| &source.files);
+        let runs = if self.options.runs_at_once == 0 { RUNS_AT_ONCE } else { self.options.runs_at_once };
+        self.sources.len() >= runs
+            || files().count() >= FILES_AT_ONCE
+            || files().map(|(_, bytes)| *bytes).sum::<u64>() >= BYTES_AT_ONCE
+    }
+
+    /// Writes everything, checks it, decides, and does it, and is empty then. Directories that could not be removed are
+    /// told of.
+    fn make(&mut self, done: &mut Archived) -> Result<(), ArchiveError> {
+        if self.moved.is_empty() && self.sources.is_empty() {
+            return Ok(());
+        }
         let mut journal = Journal::default();
         let change = format!("{:x}-{:x}", now_ns(), std::process::id());
         for kind in RecordKind::ALL {
-            let mut folders: BTreeMap<PathBuf, Vec<&Moved>> = BTreeMap::new();
+            let mut folders: BTreeMap<PathBuf, Vec<&MovedRun>> = BTreeMap::new();
             for moved in self.moved.iter().filter(|moved| moved.run().rows(kind) > 0) {
                 folders.entry(self.folder(moved.run(), kind)).or_default().push(moved);
             }
@@ -344,13 +376,21 @@ impl Change<'_> {
             if let Some(index) = index::together(&rows)? {
                 let beside = index::write(self.root, &index, &self.options.disk)?;
                 journal.renames.push((beside, PathBuf::from(layout::INDEX)));
+                self.rows.push(index);
             }
         }
+        self.moved.clear();
+        let sources = std::mem::take(&mut self.sources);
         if !self.options.keep_source {
-            journal.sources = std::mem::take(&mut self.sources);
+            journal.sources = sources;
         }
         journal.write(self.root, &self.options.disk)?;
-        journal.apply(self.root, &self.limits, &self.options.disk)
+        let kept = journal.apply(self.root, &self.limits, &self.options.disk)?;
+        let gone = journal.sources.iter().filter(|source| !kept.iter().any(|place| source.is_at(place)));
+        done.made_of_runs += gone.map(Source::made).sum::<u64>();
+        let why = "it is in the archive, and cannot be removed, or other files came to lie in it";
+        done.left.extend(kept.into_iter().map(|place| (place, why.to_string())));
+        Ok(())
     }
 
     /// Writes rows of a table from one day and host: files below the root under their names to be, those that they take the
@@ -359,13 +399,19 @@ impl Change<'_> {
         &self,
         kind: RecordKind,
         folder: &Path,
-        runs: &[&Moved],
+        runs: &[&MovedRun],
         change: &str,
     ) -> Result<(Vec<PathBuf>, Vec<PathBuf>, u64), ArchiveError> {
         let limits = &self.limits;
-        let there = days::files_in(&self.root.join(folder));
-        let small: Vec<PathBuf> =
-            there.into_iter().filter(|path| path.metadata().is_ok_and(|found| found.len() < SMALL)).collect();
+        let there = days::files_in(&self.root.join(folder))?;
+        let is_small = |path: &PathBuf| path.metadata().is_ok_and(|found| found.len() < SMALL);
+        let mut small: Vec<PathBuf> = Vec::new();
+        for path in there.into_iter().filter(is_small) {
+            // A file of another version stays as it is: copied, it would lose what this one does not know.
+            if table::is_of_this_version(&path, kind, limits)? {
+                small.push(path);
+            }
+        }
         let mut files =
             table::Files::new(self.root, folder.to_path_buf(), change.to_string(), kind, &self.options.disk);
         for path in &small {
@@ -376,7 +422,7 @@ impl Change<'_> {
         let names: Vec<String> = columns(kind).iter().map(|column| format!("\"{}\"", column.name)).collect();
         let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
         let sql = format!("SELECT {} FROM {}{order}", names.join(", "), kind.table());
-        for Moved { alone, name, sums } in runs.iter().copied() {
+        for MovedRun { alone, name, sums } in runs.iter().copied() {
             each_batch(&sql, alone, limits, &mut |batch| files.write(name, &batch))?;
             let sums = sums.get(kind.table()).cloned().unwrap_or_default();
             rows += sums.rows;

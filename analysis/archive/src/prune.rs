@@ -1,26 +1,23 @@
-//! Removes the oldest days of an archive.
+//! Removes what is oldest in an archive.
 
 use super::days::days_of;
 use super::disk::Disk;
 use super::journal::Journal;
 use super::{ArchiveError, index, layout, lock, now_ns, recover};
 use candlescope_reader::ReadLimits;
-use candlescope_schema::RecordKind;
-use candlescope_schema::numbers::day;
-use std::collections::BTreeMap;
+use candlescope_schema::numbers::{DAY_NS, day};
+use candlescope_schema::{RecordKind, hive};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-/// Nanoseconds of a day.
-const DAY: i64 = 86_400_000_000_000;
 
 /// What is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// Days that ended less than so many nanoseconds ago.
+    /// What ended on days that ended less than so many nanoseconds ago.
     Younger(i64),
-    /// The youngest days that take at most so many bytes together.
+    /// What ended last, as far as it takes at most so many bytes together with the index.
     Bytes(u64),
 }
 
@@ -34,9 +31,9 @@ impl FromStr for Keep {
         let of = |unit: i64| number.checked_mul(unit).ok_or_else(wrong);
         let bytes = |unit: i64| of(unit).map(|bytes| Self::Bytes(bytes.unsigned_abs()));
         match text[at..].to_ascii_lowercase().as_str() {
-            "h" => of(DAY / 24).map(Self::Younger),
-            "d" => of(DAY).map(Self::Younger),
-            "w" => of(7 * DAY).map(Self::Younger),
+            "h" => of(DAY_NS / 24).map(Self::Younger),
+            "d" => of(DAY_NS).map(Self::Younger),
+            "w" => of(7 * DAY_NS).map(Self::Younger),
             "mb" => bytes(1_000_000),
             "gb" => bytes(1_000_000_000),
             "tb" => bytes(1_000_000_000_000),
@@ -55,11 +52,40 @@ pub struct Pruned {
     pub runs: Vec<String>,
     /// Bytes of their files.
     pub bytes: u64,
-    /// Bytes of the files that stay.
+    /// Bytes of the files that stay, with the index.
     pub kept_bytes: u64,
 }
 
-/// Removes whole days, the oldest first, until what is to be kept is left. With `dry_run`, only says which.
+/// A clock that says an earlier time was never set: 2020-01-01.
+const PLAUSIBLE_NS: i64 = 1_577_836_800_000_000_000;
+
+/// What lies in one folder of every table: rows of runs that began on one day on one machine.
+#[derive(Debug, Default)]
+struct Partition {
+    files: Vec<(PathBuf, u64)>,
+    /// Day on which the last of its runs ended; none of files of which the index has no run.
+    last_day: Option<String>,
+}
+
+impl Partition {
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| *bytes).sum()
+    }
+}
+
+/// When a run ended: no later than it was archived, and then if its own clock cannot be right, or it does not say its
+/// end. What nobody knows is as if it were now.
+fn ended(ended_ns: Option<i64>, archived_ns: Option<i64>, now_ns: i64) -> i64 {
+    let plausible = |ns: &i64| (PLAUSIBLE_NS..=now_ns).contains(ns);
+    let (ended, archived) = (ended_ns.filter(plausible), archived_ns.filter(plausible));
+    match (ended, archived) {
+        (Some(ended), Some(archived)) => ended.min(archived),
+        (ended, archived) => archived.or(ended).unwrap_or(now_ns),
+    }
+}
+
+/// Removes what lies in whole folders of a day and a machine, those first whose last run ended first, until what is to
+/// be kept is left. With `dry_run`, only says which.
 ///
 /// # Errors
 /// When `root` is no archive, or it cannot be changed.
@@ -73,39 +99,50 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     if !dry_run {
         recover(root, limits, disk)?;
     }
-    let mut days: BTreeMap<String, Vec<(PathBuf, u64)>> = BTreeMap::new();
-    for kind in RecordKind::ALL {
-        for (day, files) in days_of(root, kind)? {
-            days.entry(day).or_default().extend(files);
-        }
+    let Some(index) = index::read(root, limits)? else { return Ok(Pruned::default()) };
+    let (now, mut partitions) = (now_ns(), partitions_of(root)?);
+    let mut of_runs: Vec<PathBuf> = Vec::new();
+    let (names, hosts) = (index::texts(&index, layout::RUN), index::texts(&index, "host"));
+    let [started, ends, archived] = ["started_ns", "ended_ns", "archived_ns"].map(|name| index::numbers(&index, name));
+    for row in 0..index.num_rows() {
+        let folder = hive::folders(started[row].unwrap_or_default(), hosts[row].unwrap_or_default());
+        // A run without rows has no files, and goes with its folder all the same.
+        let partition = partitions.entry(folder.clone()).or_default();
+        let last = day(ended(ends[row], archived[row], now));
+        partition.last_day = partition.last_day.take().max(Some(last));
+        of_runs.push(folder);
     }
-    let bytes = |files: &[(PathBuf, u64)]| files.iter().map(|(_, bytes)| *bytes).sum::<u64>();
-    let mut pruned = Pruned { kept_bytes: days.values().map(|files| bytes(files)).sum(), ..Pruned::default() };
+    // Files of which the index has no run are as old as their day.
+    let age = |folder: &Path, partition: &Partition| partition.last_day.clone().or_else(|| day_in(folder));
+    let mut by_age: Vec<(Option<String>, PathBuf, Partition)> =
+        partitions.into_iter().map(|(folder, of)| (age(&folder, &of), folder, of)).collect();
+    by_age.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    // The index stays.
+    let of_index = root.join(layout::INDEX).metadata().map_or(0, |found| found.len());
+    let files = by_age.iter().map(|(.., of)| of.bytes()).sum::<u64>();
+    let mut pruned = Pruned { kept_bytes: files + of_index, ..Pruned::default() };
     let oldest = match keep {
         // A day is as old as its end.
-        Keep::Younger(ns) => day(now_ns().saturating_sub(ns)),
-        Keep::Bytes(_) => String::new(),
+        Keep::Younger(ns) => Some(day(now.saturating_sub(ns))),
+        Keep::Bytes(_) => None,
     };
-    let mut removes = Vec::new();
-    for (day, files) in days {
+    let (mut removes, mut gone, mut days) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for (last, folder, of) in by_age {
         let goes = match keep {
-            Keep::Younger(_) => day < oldest,
+            Keep::Younger(_) => last < oldest,
             Keep::Bytes(most) => pruned.kept_bytes > most,
         };
         if !goes {
             break;
         }
-        pruned.bytes += bytes(&files);
-        pruned.kept_bytes -= bytes(&files);
-        pruned.days.push(day);
-        removes.extend(files.into_iter().map(|(path, _)| path));
+        pruned.bytes += of.bytes();
+        pruned.kept_bytes -= of.bytes();
+        days.extend(day_in(&folder).filter(|_| !of.files.is_empty()));
+        removes.extend(of.files.into_iter().map(|(path, _)| path));
+        gone.insert(folder);
     }
-    let Some(index) = index::read(root, limits)? else { return Ok(pruned) };
-    let (names, started) = (index::texts(&index, layout::RUN), index::texts(&index, "started_day"));
-    // A run without rows has no files, and goes with its day all the same.
-    let last = pruned.days.last().cloned().unwrap_or_default();
-    let goes = |day: &str| day < oldest.as_str() || day <= last.as_str();
-    let goes: Vec<bool> = started.iter().map(|day| day.is_some_and(goes)).collect();
+    pruned.days = days.into_iter().collect();
+    let goes: Vec<bool> = of_runs.iter().map(|folder| gone.contains(folder)).collect();
     pruned.runs =
         names.iter().zip(&goes).filter(|(_, goes)| **goes).filter_map(|(name, _)| name.map(str::to_string)).collect();
     if dry_run || (pruned.days.is_empty() && pruned.runs.is_empty()) {
@@ -118,4 +155,42 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     journal.write(root, disk)?;
     journal.apply(root, limits, disk)?;
     Ok(pruned)
+}
+
+/// Files of all tables by the folder of their day and machine, below a table.
+fn partitions_of(root: &Path) -> Result<BTreeMap<PathBuf, Partition>, ArchiveError> {
+    let mut partitions: BTreeMap<PathBuf, Partition> = BTreeMap::new();
+    for kind in RecordKind::ALL {
+        for (path, bytes) in days_of(root, kind)?.into_values().flatten() {
+            let folder = path.parent().and_then(|folder| folder.strip_prefix(kind.table()).ok());
+            let folder = folder.map(Path::to_path_buf).unwrap_or_default();
+            partitions.entry(folder).or_default().files.push((path, bytes));
+        }
+    }
+    Ok(partitions)
+}
+
+/// The day of a folder of a day and machine.
+fn day_in(folder: &Path) -> Option<String> {
+    folder.iter().next()?.to_str().and_then(layout::day_of).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_as_old_as_its_end_and_no_clock_is_taken_at_its_word() {
+        let days = |n: i64| PLAUSIBLE_NS + n * DAY_NS;
+        let of = |ended_ns, archived_ns| (ended(ended_ns, archived_ns, days(100)) - PLAUSIBLE_NS) / DAY_NS;
+        assert_eq!(of(Some(days(50)), Some(days(60))), 50);
+        // A clock that is ahead, one that was never set, a run that was killed, and what nobody knows.
+        assert_eq!(of(Some(days(70)), Some(days(60))), 60);
+        assert_eq!(of(Some(5), Some(days(60))), 60);
+        assert_eq!(of(Some(days(40_000)), Some(days(60))), 60);
+        assert_eq!(of(None, Some(days(60))), 60);
+        assert_eq!(of(Some(days(50)), None), 50);
+        assert_eq!(of(Some(days(50)), Some(7)), 50);
+        assert_eq!((of(None, None), of(Some(5), Some(7))), (100, 100));
+    }
 }

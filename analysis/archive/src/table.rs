@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Rows of a row group: what DuckDB works with.
 const ROWS_OF_A_GROUP: usize = 122_880;
 /// Bytes at which a file is closed and another begun.
-const BYTES_OF_A_FILE: usize = 256 << 20;
+pub(crate) const BYTES_OF_A_FILE: usize = 256 << 20;
 
 /// The columns of a table in an archive: its run first.
 pub(crate) fn schema(kind: RecordKind) -> SchemaRef {
@@ -135,6 +135,16 @@ impl<'a> Files<'a> {
         }
         Ok(self.written)
     }
+}
+
+/// Whether a file of an archive has no columns but those that this version knows, of the types that it knows.
+pub(crate) fn is_of_this_version(path: &Path, kind: RecordKind, limits: &ReadLimits) -> Result<bool, ArchiveError> {
+    let (known, found) = (schema(kind), checked::schema(path, limits));
+    let found = found.map_err(|finding| ArchiveError::Damaged(finding.message()))?;
+    let is_known = |field: &Arc<Field>| {
+        known.field_with_name(field.name()).is_ok_and(|known| known.data_type() == field.data_type())
+    };
+    Ok(found.fields().iter().all(is_known))
 }
 
 /// Sums of files by run; `None` where the files do not say the run.

@@ -8,7 +8,7 @@
 //! independent; days that hang together wander off and look like a change of level. So each change that is found is
 //! held against a [`sequence`](super::sequence) whose noise is passed on in part, and is dropped if that explains it.
 
-use super::sequence::{At, step};
+use super::sequence::{TimedValue, step};
 use rand::rngs::StdRng;
 use rand::{SeedableRng, seq::SliceRandom};
 use serde::{Deserialize, Serialize};
@@ -83,8 +83,8 @@ pub fn recent_change(values: &[f64], least: usize, margin: f64, alpha: f64) -> O
     Some(ChangePoint { at: from + at, before: median(before), after: median(after), p })
 }
 
-/// Changes of level anywhere in `values`, by [`change_points`] at `alpha`, and of the last ones since, by [`recent_change`] with
-/// the rest of its arguments.
+/// Changes of level anywhere in `values`, by [`change_points`] at `alpha`, and of the last ones since, by
+/// [`recent_change`] with the rest of its arguments.
 pub fn level_changes(values: &[f64], alpha: f64, least: usize, margin: f64, alpha_recent: f64) -> Vec<ChangePoint> {
     let mut points = change_points(values, alpha);
     let from = points.last().map_or(0, |point| point.at);
@@ -93,8 +93,8 @@ pub fn level_changes(values: &[f64], alpha: f64, least: usize, margin: f64, alph
     points
 }
 
-fn ordered(values: &[f64], after: usize) -> Vec<At> {
-    let at = |(at, value): (usize, &f64)| At { time: at as f64, after: at >= after, value: *value };
+fn ordered(values: &[f64], after: usize) -> Vec<TimedValue> {
+    let at = |(at, value): (usize, &f64)| TimedValue { time: at as f64, after: at >= after, value: *value };
     values.iter().enumerate().map(at).collect()
 }
 

@@ -3,12 +3,11 @@
 use super::change_points::median;
 use super::run_facts::RunFacts;
 use super::sampled::Sampled;
+use candlescope_schema::numbers::DAY_NS;
 use std::collections::BTreeMap;
 
 /// Days, that of the baseline included, from which it shows how much days differ.
 pub const LEAST_DAYS: usize = 4;
-/// Nanoseconds of a day.
-const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Figures of one day.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -5,7 +5,7 @@ use super::change_points::median;
 use super::days::LEAST_DAYS;
 use super::paired_median;
 use super::sampled::Sampled;
-use super::sequence::{At, step};
+use super::sequence::{TimedValue, step};
 use super::student::{Mean, welch};
 use candlescope_figures::stats::percentile_of;
 use candlescope_figures::stats::two_sided_quantile;
@@ -308,9 +308,9 @@ fn of_order(
     let in_time = starts.is_some() && runs.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let at = |(at, (start, after, value)): (usize, &(i64, bool, f64))| {
         let time = if in_time { start.saturating_sub(runs[0].0) as f64 } else { at as f64 };
-        At { time, after: *after, value: *value }
+        TimedValue { time, after: *after, value: *value }
     };
-    let values: Vec<At> = runs.iter().enumerate().map(at).collect();
+    let values: Vec<TimedValue> = runs.iter().enumerate().map(at).collect();
     let without = ChangeEstimate {
         doubt: if in_time { recorded_apart(&runs) } else { None },
         ..ChangeEstimate::without(plain, Basis::Runs, n)
@@ -356,9 +356,9 @@ pub(super) fn of_days(
         let doubt = Some(Doubt::FewDays { known: days.len().max(1), needed: LEAST_DAYS });
         return Some(scaled(ChangeEstimate { doubt, n: (days.len().max(1), 1), ..runs }, Scale::Ratio));
     }
-    let at = |(at, value): (usize, &f64)| At { time: at as f64, after: at == days.len(), value: *value };
+    let at = |(at, value): (usize, &f64)| TimedValue { time: at as f64, after: at == days.len(), value: *value };
     let values: Vec<f64> = days.iter().copied().chain([median(&today)]).collect();
-    let values: Vec<At> = values.iter().enumerate().map(at).collect();
+    let values: Vec<TimedValue> = values.iter().enumerate().map(at).collect();
     let found = step(&values, false, alpha * STRICTER)?;
     let half = runs.low.zip(runs.high).map_or(0.0, |(low, high)| (high - low) / 2.0);
     let found = ChangeEstimate {

@@ -1,7 +1,7 @@
 //! Which functions account for what changed, as far as call stacks were sampled.
 //!
-//! A sampled time of *n* samples has a standard error of 1/√n of itself, which is all that one run of a side tells; of several
-//! runs of a side, what they differ by among themselves is taken where that is more.
+//! A sampled time of *n* samples has a standard error of 1/√n of itself, which is all that one run of a side tells; of
+//! several runs of a side, what they differ by among themselves is taken where that is more.
 
 use super::discoveries::{UNPROVEN, adjusted, name_none};
 use super::function_facts::{FunctionFacts, HostFacts};
@@ -34,8 +34,8 @@ pub struct FunctionChange {
     pub interval_ns: (f64, f64),
     /// Samples on each side.
     pub samples: (u64, u64),
-    /// `change_ns` ÷ the change of the whole step; absent if the step's own change cannot be told from 0, and of a function that
-    /// runs on a pool's threads, too, whose time is no part of the step's.
+    /// `change_ns` ÷ the change of the whole step; absent if the step's own change cannot be told from 0, and of a
+    /// function that runs on a pool's threads, too, whose time is no part of the step's.
     pub share_of_change: Option<f64>,
     /// The probability that naming it is false, after all the tests beside it (Benjamini and Hochberg).
     pub adjusted_p: f64,
@@ -66,8 +66,8 @@ type Key<'a> = (&'a str, &'a str, Option<&'a str>);
 /// What the runs of A and of B have of a function.
 type Both<'a> = [Vec<Option<&'a FunctionFacts>>; 2];
 
-/// The functions that changed; `None` unless stacks were sampled in all runs. `step_ns` is the time of A's step, `change_ns` its
-/// change if that can be told from 0.
+/// The functions that changed; `None` unless stacks were sampled in all runs. `step_ns` is the time of A's step,
+/// `change_ns` its change if that can be told from 0.
 pub(super) fn function_changes(
     (a, b): (&[RunFacts], &[RunFacts]),
     (step_ns, change_ns): (f64, Option<f64>),

@@ -21,8 +21,9 @@ pub struct GoodputChange {
 
 /// The change of goodput from the first of each pair to the second; `None` without pairs.
 ///
-/// Differences, not ratios: a run in which no request kept the limits has a goodput of 0, and counts. Changes up to `margin` of
-/// what there was before are the same, and `alpha` is the probability with which the interval may miss the truth.
+/// Differences, not ratios: a run in which no request kept the limits has a goodput of 0, and counts. Changes up to
+/// `margin` of what there was before are the same, and `alpha` is the probability with which the interval may miss the
+/// truth.
 pub fn goodput_change(pairs: &[[f64; 2]], margin: f64, alpha: f64) -> Option<GoodputChange> {
     let middle = |at: usize| percentile_of(&pairs.iter().map(|pair| pair[at]).collect::<Vec<_>>(), 0.5);
     let (before, after) = (middle(0)?, middle(1)?);

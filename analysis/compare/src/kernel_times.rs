@@ -23,8 +23,8 @@ pub struct KernelTime {
     pub ns: f64,
 }
 
-/// What ran on the device in a run's measured steps whose kernels were recorded, the most time of a step first; nothing without
-/// recorded kernels.
+/// What ran on the device in a run's measured steps whose kernels were recorded, the most time of a step first; nothing
+/// without recorded kernels.
 pub fn kernel_times(run: &Run) -> Vec<KernelTime> {
     let (known, rows) = RunContents::read(run);
     let warmup = known.warmup();

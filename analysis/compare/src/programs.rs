@@ -1,7 +1,8 @@
 //! Two programs that do the same work, side by side: one of candle and one of PyTorch, each recorded as it is.
 //!
-//! Nothing is judged: such programs differ in everything, and one run of each says nothing of days and process starts. What is shown
-//! is what a step takes, what of that the device works, by what it computes, and what is left once the host no longer launches.
+//! Nothing is judged: such programs differ in everything, and one run of each says nothing of days and process starts.
+//! What is shown is what a step takes, what of that the device works, by what it computes, and what is left once the
+//! host no longer launches.
 
 use super::comparability::{CompareError, Difference, differing_facts, stop};
 use super::fingerprint::Facts;
@@ -72,8 +73,9 @@ impl ProgramSteps {
         (self.recorded > 0).then(|| self.classes.values().map(|class| class.ns).sum())
     }
 
-    /// The share of a step in which its device has nothing to do, by the mean work of steps whose kernels were recorded and the median
-    /// time of all: where steps of a kind differ much, as prompts do, it is as rough as that. Work of several streams counts twice.
+    /// The share of a step in which its device has nothing to do, by the mean work of steps whose kernels were recorded
+    /// and the median time of all: where steps of a kind differ much, as prompts do, it is as rough as that. Work of
+    /// several streams counts twice.
     pub fn waits(&self) -> Option<f64> {
         self.device_ns().map(|ns| (1.0 - ns / self.host_ns.value).max(0.0))
     }
@@ -200,8 +202,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Puts them side by side: the phase or name that both have and in which most time goes, decoding before all others; where they
-    /// have none in common, what each spends most of its time in.
+    /// Puts them side by side: the phase or name that both have and in which most time goes, decoding before all
+    /// others; where they have none in common, what each spends most of its time in.
     ///
     /// # Errors
     /// If they do not do the same work, as far as that is known, and nobody [allowed](CompareOptions::allow) it.

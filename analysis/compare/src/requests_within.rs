@@ -1,8 +1,8 @@
 //! Goodput: requests that keep every limit of a service level, a second.
 //!
-//! A request is judged as a load test judges it (`docs/load.md`): one that failed keeps no limit, a figure that has a limit and
-//! is not known does not keep it, and a request of one token, which has no time per token, keeps any limit of that. A request
-//! of several sequences at once is as many requests: all of them have its times.
+//! A request is judged as a load test judges it (`docs/load.md`): one that failed keeps no limit, a figure that has a
+//! limit and is not known does not keep it, and a request of one token, which has no time per token, keeps any limit of
+//! that. A request of several sequences at once is as many requests: all of them have its times.
 
 use candlescope_figures::{Latency, RequestFigures};
 use candlescope_schema::Outcome as Ended;

@@ -14,8 +14,8 @@ use candlescope_figures::flame::collapsed;
 use candlescope_figures::known::RunContents;
 use candlescope_figures::{Analysis, Distribution, StepRow, Warmup};
 use candlescope_reader::Run;
-use candlescope_schema::metric;
 use candlescope_schema::run::{Code, Finding, Severity};
+use candlescope_schema::{Phase, metric};
 use candlescope_work::slo::Slo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -57,6 +57,10 @@ pub struct RunFacts {
     /// Requests a second that kept all limits; `None` where no limits were given, or no request was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<f64>,
+    /// Steps for each request, all kinds but those that only choose a token; `None` without requests. A baseline does
+    /// not keep it.
+    #[serde(skip)]
+    pub steps_per_request: Option<f64>,
     /// Time of each path.
     pub paths: Vec<PathFacts>,
     /// Collapsed stacks with their nanoseconds for each step.
@@ -110,6 +114,7 @@ impl RunFacts {
             step_ns,
             figures: figures(&analysis),
             goodput: limits.and_then(|limits| goodput(&analysis.latency, limits)),
+            steps_per_request: steps_per_request(&analysis, &steps),
             stacks,
             host: analysis.host.as_ref().and_then(|host| HostFacts::of(host, per_step)),
         }
@@ -150,6 +155,15 @@ fn measured_steps(known: &RunContents<'_>, warmup: &Warmup, is_outermost: impl F
         rows.retain(is_outermost);
     }
     rows
+}
+
+/// Steps of a run for each of its requests, those without a record among them; what only chooses a token is none.
+/// `rows` are recorded ones. `None` where the run does not count its steps, or has no requests.
+fn steps_per_request(analysis: &Analysis, rows: &[StepRow]) -> Option<f64> {
+    let (counts, requests) = (analysis.manifest.steps?, analysis.latency.requests.len());
+    let passes = rows.iter().filter(|row| row.phase != Some(Phase::Sample)).count();
+    let steps = counts.begun.saturating_sub(counts.perturbed) as f64 * passes as f64 / rows.len().max(1) as f64;
+    (steps > 0.0 && requests > 0).then(|| steps / requests as f64)
 }
 
 fn stack(line: &str, per_step: f64) -> Option<(String, f64)> {

@@ -20,7 +20,7 @@ const MOST: usize = 48;
 
 /// A value of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct At {
+pub(super) struct TimedValue {
     /// When, in any unit; values are ordered by it.
     pub(super) time: f64,
     /// Whether it is after the step.
@@ -54,7 +54,7 @@ struct Answer {
 
 /// The step of a sequence in order of time; `None` where there are too few values to tell it from a level, a trend if
 /// `trend` says so, and noise.
-pub(super) fn step(values: &[At], trend: bool, alpha: f64) -> Option<Step> {
+pub(super) fn step(values: &[TimedValue], trend: bool, alpha: f64) -> Option<Step> {
     let values = thinned(values);
     let n = values.len();
     let columns = columns(&values, trend);
@@ -110,7 +110,7 @@ pub(super) fn step(values: &[At], trend: bool, alpha: f64) -> Option<Step> {
 }
 
 /// Values without any noise.
-fn flat(y: &[f64], values: &[At]) -> Option<Step> {
+fn flat(y: &[f64], values: &[TimedValue]) -> Option<Step> {
     let side = |after: bool| values.iter().zip(y).filter(move |(at, _)| at.after == after).map(|(_, y)| *y);
     let (before, after) = (side(false).next()?, side(true).next()?);
     let steady = side(false).all(|y| y == before) && side(true).all(|y| y == after);
@@ -120,32 +120,32 @@ fn flat(y: &[f64], values: &[At]) -> Option<Step> {
 }
 
 /// The middle of the times of one side, in the unit of the trend.
-fn center(values: &[At], after: bool) -> f64 {
+fn center(values: &[TimedValue], after: bool) -> f64 {
     let times: Vec<f64> = values.iter().filter(|at| at.after == after).map(|at| at.time).collect();
     let (begin, span) = extent(values);
     times.iter().map(|time| (time - begin) / span - 0.5).sum::<f64>() / times.len().max(1) as f64
 }
 
-fn extent(values: &[At]) -> (f64, f64) {
+fn extent(values: &[TimedValue]) -> (f64, f64) {
     let (first, last) = (values[0].time, values[values.len() - 1].time);
     (first, if last > first { last - first } else { 1.0 })
 }
 
 /// Neighbours of one side put together where there are too many.
-fn thinned(values: &[At]) -> Vec<At> {
+fn thinned(values: &[TimedValue]) -> Vec<TimedValue> {
     let size = values.len().div_ceil(MOST);
-    let mut out: Vec<At> = Vec::new();
+    let mut out: Vec<TimedValue> = Vec::new();
     for side in values.chunk_by(|a, b| a.after == b.after) {
         for chunk in side.chunks(size.max(1)) {
-            let mean = |of: &dyn Fn(&At) -> f64| chunk.iter().map(of).sum::<f64>() / chunk.len() as f64;
-            out.push(At { time: mean(&|at| at.time), value: mean(&|at| at.value), ..chunk[0] });
+            let mean = |of: &dyn Fn(&TimedValue) -> f64| chunk.iter().map(of).sum::<f64>() / chunk.len() as f64;
+            out.push(TimedValue { time: mean(&|at| at.time), value: mean(&|at| at.value), ..chunk[0] });
         }
     }
     out
 }
 
 /// The columns of the model: level, step, and the trend over the time, from −½ to ½.
-fn columns(values: &[At], trend: bool) -> Vec<Vec<f64>> {
+fn columns(values: &[TimedValue], trend: bool) -> Vec<Vec<f64>> {
     let mut columns = vec![vec![1.0; values.len()], values.iter().map(|at| if at.after { 1.0 } else { 0.0 }).collect()];
     if trend && !values.is_empty() {
         let (begin, span) = extent(values);
@@ -155,7 +155,7 @@ fn columns(values: &[At], trend: bool) -> Vec<Vec<f64>> {
 }
 
 /// Time from each value to the next one, in multiples of the usual one.
-fn gaps(values: &[At]) -> Vec<f64> {
+fn gaps(values: &[TimedValue]) -> Vec<f64> {
     let gaps: Vec<f64> = values.windows(2).map(|pair| (pair[1].time - pair[0].time).max(0.0)).collect();
     let mut sorted = gaps.clone();
     sorted.sort_by(f64::total_cmp);
@@ -260,8 +260,8 @@ mod tests {
         (0..12).map(|_| random.random::<f64>() - 0.5).sum()
     }
 
-    fn ordered(values: &[f64], after: usize) -> Vec<At> {
-        let at = |(i, value): (usize, &f64)| At { time: i as f64, after: i >= after, value: *value };
+    fn ordered(values: &[f64], after: usize) -> Vec<TimedValue> {
+        let at = |(i, value): (usize, &f64)| TimedValue { time: i as f64, after: i >= after, value: *value };
         values.iter().enumerate().map(at).collect()
     }
 

@@ -1,5 +1,5 @@
-//! Every code that answers have, and what each means, in one list: findings with gains, findings about the data, and what a run may
-//! lack. `docs/findings.md` and `docs/reference.md` are made of the same declarations.
+//! Every code that answers have, and what each means, in one list: findings with gains, findings about the data, and
+//! what a run may lack. `docs/findings.md` and `docs/reference.md` are made of the same declarations.
 
 use crate::advice::{AdviceCode, Missing};
 use candlescope_schema::run::{Code, Severity};

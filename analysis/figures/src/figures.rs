@@ -15,15 +15,16 @@ use super::reading::{Noticed, Pass};
 use super::sensitivity::sensitivity;
 use super::usual_steps::Usual;
 use super::{
-    Analysis, Covered, Gpu, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree, Warmup,
-    devices, latency, operators, step_rows,
+    Analysis, Covered, Gpu, Intervals, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree,
+    Warmup, devices, latency, operators, step_rows,
 };
-use candlescope_reader::left_out;
 use candlescope_reader::limits::Limit;
-use candlescope_schema::run::Verdict;
+use candlescope_reader::{Run, left_out};
+use candlescope_schema::run::{Finding, Verdict};
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Columns of intervals that no figure comes from, and no replay. By the last one only graphs that steps left are looked up.
 pub const NOT_OF_SPANS: &[&str] =
@@ -205,26 +206,10 @@ impl<'k> Figures<'k> {
         };
         let memory = self.samples.finish();
         manifest.machine = manifest.machine.or(self.machine.and_then(MachinePass::finish));
-        let kernel_rows = noticed.rows[&RecordKind::Kernel];
-        let most_kernels = run.limits().get(Limit::Kernels);
-        let rows = RecordKind::ALL.map(|kind| {
-            let rows = noticed.rows[&kind];
-            (kind.table(), if kind == RecordKind::Kernel { rows.min(most_kernels) } else { rows })
-        });
-        let mut noticed = noticed.findings.clone();
-        if kernel_rows > most_kernels {
-            noticed.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
-        }
-        if intervals.let_go_early > 0 {
-            let effect = format!(
-                "{} were counted before all their parents and children were known, so self times may be too large",
-                intervals.let_go_early
-            );
-            noticed.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
-        }
+        let (rows, noticed) = read_of(run, noticed, &intervals);
         Analysis {
             dir: run.dir().to_path_buf(),
-            rows: rows.into(),
+            rows,
             file_bytes: RecordKind::ALL.map(|kind| (kind.table(), run.bytes(kind))).into(),
             warmup,
             sampling,
@@ -254,6 +239,27 @@ impl<'k> Figures<'k> {
             verdict: Verdict::default(),
         }
     }
+}
+
+/// How many rows of each table figures were made of, and what was noticed of these.
+fn read_of(run: &Run, noticed: &Noticed, intervals: &Intervals) -> (BTreeMap<&'static str, u64>, Vec<Finding>) {
+    let most_kernels = run.limits().get(Limit::Kernels);
+    let rows = RecordKind::ALL.map(|kind| {
+        let rows = noticed.rows[&kind];
+        (kind.table(), if kind == RecordKind::Kernel { rows.min(most_kernels) } else { rows })
+    });
+    let mut findings = noticed.findings.clone();
+    if noticed.rows[&RecordKind::Kernel] > most_kernels {
+        findings.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
+    }
+    if intervals.let_go_early > 0 {
+        let effect = format!(
+            "{} were counted before all their parents and children were known, so self times may be too large",
+            intervals.let_go_early
+        );
+        findings.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
+    }
+    (rows.into(), findings)
 }
 
 impl Pass for Figures<'_> {

@@ -65,8 +65,8 @@ impl GraphShapes {
         self.own.get(&step).copied()
     }
 
-    /// The shape of a step that ran call by call before its shape had a graph: what it states itself, or else the least shape that was replayed and
-    /// holds so many sequences and tokens of context. `None` if neither is known.
+    /// The shape of a step that ran call by call before its shape had a graph: what it states itself, or else the least
+    /// shape that was replayed and holds so many sequences and tokens of context. `None` if neither is known.
     pub fn of_step(&self, step: u64, batch: Option<u32>, context_len: Option<u32>) -> Option<Shape> {
         if let Some(shape) = self.stated(step) {
             return Some(shape);

@@ -4,8 +4,8 @@ use super::step_rows::StepRow;
 use candlescope_schema::Phase;
 use std::collections::HashMap;
 
-/// How long requests waited between their tokens while prompts of others passed on the thread that works for them, all requests
-/// together.
+/// How long requests waited between their tokens while prompts of others passed on the thread that works for them, all
+/// requests together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeldUp {
     /// From the first token of each to its last, in nanoseconds.

@@ -17,7 +17,7 @@ use super::int_map::IntSet;
 use super::path_totals::Intervals;
 use super::usual_steps::Usual;
 use candlescope_schema::SpanRecord;
-use held::{Inside, OpenInterval, Waiting};
+use held::{InsideSums, OpenInterval, WaitingChildren};
 use nodes::Nodes;
 use relatives::{Ancestor, MOST_REQUESTS_DEEP, Relatives};
 
@@ -134,11 +134,11 @@ impl IntervalPass {
 
     /// Takes one span of a warm-up step or request: its time is subtracted from the intervals around it.
     pub fn add_warmup(&mut self, span: &SpanRecord) {
-        let (around, mut inside) = (self.relatives.around(span.parent_seq), Inside::of(span));
+        let (around, mut inside) = (self.relatives.around(span.parent_seq), InsideSums::of(span));
         if span.step.is_none() {
             self.out.above_steps += 1;
             // Its GPU time comes from the steps in it.
-            inside = Inside { ns: inside.ns, ..Inside::default() };
+            inside = InsideSums { ns: inside.ns, ..InsideSums::default() };
         }
         match self.relatives.warm_around(around) {
             None => self.warmed_inside(around, &inside),
@@ -169,8 +169,8 @@ impl IntervalPass {
             parent_seq: span.parent_seq,
             dur_ns: span.host_dur_ns,
             end_ns: span.host_start.plus_ns(span.host_dur_ns).0,
-            inside: Inside::default(),
-            warm: Inside::default(),
+            inside: InsideSums::default(),
+            warm: InsideSums::default(),
             above_steps: span.step.is_none(),
             is_warmup,
             is_replayed: span.graph.is_some(),
@@ -195,7 +195,7 @@ impl IntervalPass {
 
     fn meet_parent(&mut self, span: &SpanRecord, node: u32) {
         let around = self.relatives.around(span.parent_seq);
-        self.settle(around, &Inside::of(span), &[node]);
+        self.settle(around, &InsideSums::of(span), &[node]);
         if let Ancestor::NotYetSeen(seq) = around
             && span.parent_seq == Some(seq)
         {
@@ -204,7 +204,7 @@ impl IntervalPass {
     }
 
     /// Subtracts the time of intervals of `nodes` from the self time of what is around them.
-    fn settle(&mut self, around: Ancestor, inside: &Inside, nodes: &[u32]) {
+    fn settle(&mut self, around: Ancestor, inside: &InsideSums, nodes: &[u32]) {
         let parent = match around {
             Ancestor::Nothing => None,
             // A warm-up interval is in no figure, so these are outermost.
@@ -230,7 +230,7 @@ impl IntervalPass {
 
     /// Subtracts the GPU time of steps in a warm-up request from what is around the request; their host time is part of
     /// the request's.
-    fn warmed_in_request(&mut self, request: &OpenInterval, warm: &Inside) {
+    fn warmed_in_request(&mut self, request: &OpenInterval, warm: &InsideSums) {
         let mut around = self.relatives.around(request.parent_seq);
         for _ in 0..MOST_REQUESTS_DEEP {
             match self.relatives.warm_around(around) {
@@ -242,13 +242,13 @@ impl IntervalPass {
     }
 
     /// Subtracts warm-up intervals, which are in no figure, from what is around them.
-    fn warmed_inside(&mut self, around: Ancestor, warm: &Inside) {
+    fn warmed_inside(&mut self, around: Ancestor, warm: &InsideSums) {
         self.settle(around, warm, &[]);
         self.warmed(around, warm);
     }
 
     /// Subtracts the time of warm-up intervals from that of everything around them, as far up as is known yet.
-    fn warmed(&mut self, around: Ancestor, warm: &Inside) {
+    fn warmed(&mut self, around: Ancestor, warm: &InsideSums) {
         let mut around = around;
         for _ in 0..MOST_AROUND_WARMUP {
             let parent_seq = match around {
@@ -273,7 +273,7 @@ impl IntervalPass {
         self.out.outermost_ns = self.out.outermost_ns.saturating_sub(warm.ns);
     }
 
-    fn take_early_children(&mut self, held: &mut OpenInterval, early: Waiting) {
+    fn take_early_children(&mut self, held: &mut OpenInterval, early: WaitingChildren) {
         let around = self.relatives.around(held.parent_seq);
         if held.is_warmup {
             // Only the part that is not warm-up counts, as outermost.

@@ -1,6 +1,6 @@
-//! What a kernel computes, by its name: of candle (`candle-kernels/src/*.cu`, 0.11.1), PyTorch and its compiler (2.11), cuBLAS, CUTLASS,
-//! cuDNN, FlashAttention, NCCL, and vLLM (`csrc/*.cu`). One table, from which [`KernelFamily`](crate::kernel_family::KernelFamily)
-//! follows.
+//! What a kernel computes, by its name: of candle (`candle-kernels/src/*.cu`, 0.11.1), PyTorch and its compiler (2.11),
+//! cuBLAS, CUTLASS, cuDNN, FlashAttention, NCCL, and vLLM (`csrc/*.cu`). One table, from which
+//! [`KernelFamily`](crate::kernel_family::KernelFamily) follows.
 
 use serde::Serialize;
 
@@ -51,11 +51,25 @@ const RULES: &[(KernelClass, &[&str])] = &[
     // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
     (Cast, &["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"]),
     (Dequantise, &["dequantize", "dequant_"]),
-    (Copy, &["reshape_and_cache", "catarraybatchedcopy", "direct_copy_kernel", "nchwtonhwc", "nhwctonchw"]),
+    // The step's keys and values to their places in the cache: no layout spares that.
+    (Gather, &["reshape_and_cache"]),
+    (Copy, &["catarraybatchedcopy", "direct_copy_kernel", "nchwtonhwc", "nhwctonchw"]),
     // cuDNN names its own functions after the library.
     (Softmax, &["cudnn::softmax", "softmax_fw", "softmax_bw"]),
     (Norm, &["cudnn::bn_", "bn_fw_", "bn_bw_"]),
-    (Attention, &["flash", "fmha", "sdpa", "paged_attention", "attention_kernel", "mha_fwd"]),
+    (
+        Attention,
+        &[
+            "flash",
+            "fmha",
+            "sdpa",
+            "paged_attention",
+            "attention_kernel",
+            "unified_attention",
+            "reduce_segments",
+            "mha_fwd",
+        ],
+    ),
     (
         Gemm,
         &[
@@ -97,6 +111,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "topk",
             "top_k",
             "multinomial",
+            "gumbel",
             "distribution_",
         ],
     ),
@@ -210,9 +225,9 @@ impl KernelClass {
     }
 }
 
-/// PyTorch's compiler names a kernel after the operations that it fused (`triton_red_fused_add_mean_mul_pow_rsqrt_0`): the one that
-/// says most counts. What it multiplies itself it makes from a template; other names have products and attention in them whose result
-/// they only work on.
+/// PyTorch's compiler names a kernel after the operations that it fused (`triton_red_fused_add_mean_mul_pow_rsqrt_0`):
+/// the one that says most counts. What it multiplies itself it makes from a template; other names have products and
+/// attention in them whose result they only work on.
 fn compiled(name: &str) -> KernelClass {
     let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let template = ["triton_tem", "triton_mm", "triton_bmm", "triton_flex"].iter().any(|start| name.starts_with(start));
@@ -319,6 +334,49 @@ mod tests {
         }
     }
 
+    /// As vLLM 0.24 launched them on an H200, in the forms with FlashAttention 3 and with Triton.
+    #[test]
+    fn names_that_vllm_launched() {
+        for (name, class) in [
+            ("nvjet_sm90_tst_8x64_64x16_4x1_v_bz_TNN", Gemm),
+            (
+                "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> > > > > >",
+                Attention,
+            ),
+            ("kernel_unified_attention", Attention),
+            ("reduce_segments", Attention),
+            (
+                "std::enable_if<(((8)>(0)))&&(vllm::_typeConvert<c10::BFloat16>::exists), void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8, true>(c10::BFloat16*, long, c10::BFloat16*, c10::BFloat16 const*, float, int, int)",
+                Norm,
+            ),
+            (
+                "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDataType)0>(__nv_bfloat16 const*, __nv_bfloat16 const*, __nv_bfloat16*, __nv_bfloat16*, long const*)",
+                Gather,
+            ),
+            ("reshape_and_cache_kernel_flash", Gather),
+            (
+                "void vllm::rotary_embedding_kernel<c10::BFloat16, c10::BFloat16, true>(long const*, c10::BFloat16*, c10::BFloat16*)",
+                Rotary,
+            ),
+            (
+                "void vllm::act_and_mul_kernel<c10::BFloat16, __nv_bfloat162, &c10::BFloat16 vllm::silu_kernel<c10::BFloat16>(c10::BFloat16 const&, float)>",
+                Activation,
+            ),
+            ("_gumbel_sample_kernel", Sampling),
+            ("_topk_topp_kernel", Sampling),
+            (
+                "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, at::native::(anonymous namespace)::SoftMaxForwardEpilogue>",
+                Softmax,
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, (unsigned long)1> >(int, at::native::FillFunctor<int>, std::array<char*, (unsigned long)1>)",
+                Copy,
+            ),
+        ] {
+            assert_eq!(KernelClass::of(name), class, "{name}");
+        }
+    }
+
     /// As their sources call them.
     #[test]
     fn names_of_other_libraries() {
@@ -327,7 +385,7 @@ mod tests {
             ("void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>", Norm),
             ("void vllm::rotary_embedding_kernel<c10::BFloat16, true>", Rotary),
             ("void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel>", Activation),
-            ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>", Copy),
+            ("void vllm::reshape_and_cache_kernel<__nv_bfloat16>", Gather),
             ("void vllm::paged_attention_v2_kernel<unsigned short, 128>", Attention),
             ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>", Communication),
             ("void marlin::Marlin<256, 1, 8, 8>", Gemm),

@@ -4,7 +4,7 @@ use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks, ready};
 use super::int_map::IntMap;
 use super::launch_pace::{LaunchPace, LaunchPacePass};
-use super::numbered::Numbered;
+use super::numbered::NumberedTexts;
 use super::overlap::merged_shares;
 use super::path_totals::{Intervals, by_rollup};
 use super::stats::{P95_FROM, percentile, sort};
@@ -112,7 +112,7 @@ type StepOnDevice = (u64, Arc<str>);
 /// Collects [`Kernels`] from records in any order.
 #[derive(Debug, Default)]
 pub struct KernelPass {
-    names: Numbered,
+    names: NumberedTexts,
     /// Durations by the name's number.
     kernels: Vec<Vec<f64>>,
     copies: HashMap<Arc<str>, CopySums>,
@@ -319,7 +319,7 @@ fn copy_row(direction: Arc<str>, sums: &CopySums, whole: u64) -> CopyRow {
     }
 }
 
-fn path_row(sums: PathSums, names: &Numbered, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPathRow {
+fn path_row(sums: PathSums, names: &NumberedTexts, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPathRow {
     let calls = sums.rollup.as_deref().map_or(0, calls);
     let named = sums.names.into_iter().map(|(name, ns)| (names.text(name).clone(), ns));
     let top = named.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));

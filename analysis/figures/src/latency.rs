@@ -27,11 +27,11 @@ pub struct Latency {
     pub ttft: Option<Distribution>,
     /// Time per output token after the first.
     pub tpot: Option<Distribution>,
-    /// Gaps between neighbouring steps that yield tokens, however many each yields, of all requests together; the 95 % interval
-    /// is by request.
+    /// Gaps between neighbouring steps that yield tokens, however many each yields, of all requests together; the 95 %
+    /// interval is by request.
     pub itl: Option<Distribution>,
-    /// How long requests waited between their tokens while prompts of others passed; `None` unless steps say whom they serve,
-    /// and every one has its record.
+    /// How long requests waited between their tokens while prompts of others passed; `None` unless steps say whom they
+    /// serve, and every one has its record.
     pub held_up: Option<HeldUp>,
     /// Request start to last token.
     pub e2e: Option<Distribution>,
@@ -76,8 +76,8 @@ pub struct RequestFigures {
     pub e2e_ns: Option<u64>,
     /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
-    /// Gaps between neighbouring steps that yield tokens, however many each yields, in nanoseconds; never across a step that has
-    /// no record.
+    /// Gaps between neighbouring steps that yield tokens, however many each yields, in nanoseconds; never across a step
+    /// that has no record.
     pub itl_ns: Vec<u64>,
     /// Prompt tokens a second of prefill.
     pub prefill_tokens_per_s: Option<f64>,
@@ -235,8 +235,8 @@ struct TokenStep<'a> {
 }
 
 impl TokenStep<'_> {
-    /// Context length after the step, of what is needed: tokens that were guessed, and were not those that the model chose, are
-    /// processed and do not stay. `None` if the step does not state it.
+    /// Context length after the step, of what is needed: tokens that were guessed, and were not those that the model
+    /// chose, are processed and do not stay. `None` if the step does not state it.
     fn context(&self) -> Option<u32> {
         let of_one = self.forward.context_sum.filter(|_| self.forward.sequences == Some(1));
         of_one.and_then(|sum| u32::try_from(sum).ok()).or(self.forward.context_len)

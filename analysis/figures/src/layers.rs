@@ -10,7 +10,8 @@ pub struct Layer {
     pub path: Arc<PathInfo>,
     /// Intervals that were added: of a run's figures, those in usual steps or with time on the device.
     pub calls: u64,
-    /// Of these, the ones that a CUDA graph replayed: they have rows in steps with recorded kernels only, and no time on the host.
+    /// Of these, the ones that a CUDA graph replayed: they have rows in steps with recorded kernels only, and no time
+    /// on the host.
     pub replayed: u64,
     /// And of these, the ones of graphs whose capture nobody saw: which layer they are in is derived.
     pub derived: u64,

@@ -1,5 +1,5 @@
-//! How the machine was used, from the rows of samples, for a run whose manifest does not say it: the program was killed, or an
-//! older release recorded it.
+//! How the machine was used, from the rows of samples, for a run whose manifest does not say it: the program was
+//! killed, or an older release recorded it.
 
 use candlescope_schema::SampleRecord;
 use candlescope_schema::metric::HOST;

@@ -76,7 +76,32 @@ impl PeakResident {
     }
 }
 
+/// Memory for keys and values of sequences in slots, and how much of it was needed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KvMemory {
+    /// Most bytes that were allocated, in all slots of the process.
+    pub allocated: f64,
+    /// Most bytes of these that held tokens, at a sample.
+    pub used: f64,
+    /// Samples of what held tokens.
+    pub samples: u64,
+}
+
+impl KvMemory {
+    /// Allocated ÷ used; `None` where nothing was ever held.
+    pub fn allocated_per_used(&self) -> Option<f64> {
+        (self.used > 0.0).then(|| self.allocated / self.used)
+    }
+}
+
 impl Memory {
+    /// Keys and values in slots, if the run has sampled both what is allocated and what is used of it.
+    pub fn kv(&self) -> Option<KvMemory> {
+        let (allocated, used) = (self.host(metric::KV_ALLOCATED)?, self.host(metric::KV_USED)?);
+        let kv = KvMemory { allocated: allocated.max, used: used.max, samples: used.n };
+        (kv.allocated.is_finite() && kv.allocated > 0.0 && kv.used.is_finite()).then_some(kv)
+    }
+
     /// The series of a metric of the host.
     pub fn host(&self, metric: &str) -> Option<&Series> {
         self.series.iter().find(|s| s.metric == metric && s.device == "host")
@@ -103,11 +128,11 @@ const POINTS: usize = 2048;
 pub struct MemoryPass {
     /// Start and end of the time in which measured steps ran, in order.
     steps: Vec<(i64, i64)>,
-    series: BTreeMap<(String, &'static str), Collecting>,
+    series: BTreeMap<(String, &'static str), OpenSeries>,
 }
 
 #[derive(Debug)]
-struct Collecting {
+struct OpenSeries {
     unit: &'static str,
     n: u64,
     sum: f64,
@@ -131,7 +156,7 @@ impl MemoryPass {
     /// Takes one sample, of any metric and device: each pair of these becomes a series.
     pub fn add(&mut self, sample: &SampleRecord) {
         let (time, value) = (sample.time.0, sample.value);
-        let series = self.series.entry((sample.device.to_string(), sample.metric)).or_insert_with(|| Collecting {
+        let series = self.series.entry((sample.device.to_string(), sample.metric)).or_insert_with(|| OpenSeries {
             unit: sample.unit,
             n: 0,
             sum: 0.0,

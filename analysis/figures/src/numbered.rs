@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Numbers texts in the order in which they come.
 #[derive(Debug, Default)]
-pub struct Numbered {
+pub struct NumberedTexts {
     /// The last one, which the next row mostly has, too.
     last: Option<(usize, u32)>,
     by_address: FxHashMap<usize, u32>,
@@ -16,7 +16,7 @@ pub struct Numbered {
     kept: Vec<Arc<str>>,
 }
 
-impl Numbered {
+impl NumberedTexts {
     /// The number of a text.
     #[inline]
     pub fn number(&mut self, text: &Arc<str>) -> u32 {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn equal_texts_have_one_number_wherever_they_lie() {
-        let mut numbered = Numbered::default();
+        let mut numbered = NumberedTexts::default();
         let [a, b, again]: [Arc<str>; 3] = ["a".into(), "b".into(), "a".into()];
         assert_eq!([&a, &b, &again, &a, &again].map(|text| numbered.number(text)), [0, 1, 0, 0, 0]);
         // An address that is free again would otherwise be taken for the text that was there.

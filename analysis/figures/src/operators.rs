@@ -113,8 +113,9 @@ pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     })
 }
 
-/// All operators, by self time: on the device where that is known, else on the host. `launches` are kernels by the path that launched them, children's not included;
-/// `merged` is the share of their summed time that is left if overlapping kernels count once, see `overlap.rs`.
+/// All operators, by self time: on the device where that is known, else on the host. `launches` are kernels by the path
+/// that launched them, children's not included; `merged` is the share of their summed time that is left if overlapping
+/// kernels count once, see `overlap.rs`.
 pub fn operators(
     tree: &Tree,
     intervals: &Intervals,

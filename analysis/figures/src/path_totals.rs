@@ -21,8 +21,8 @@ pub struct PathTotals {
     pub parent: Option<String>,
     /// Intervals in measured steps, entered on the host or replayed; warm-up is left out.
     pub calls: u64,
-    /// Of these, the ones that a CUDA graph replayed, which have no time on the host. They have rows only in steps whose kernels
-    /// were recorded.
+    /// Of these, the ones that a CUDA graph replayed, which have no time on the host. They have rows only in steps
+    /// whose kernels were recorded.
     pub replayed: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Replay and experiment are said to disagree if they are further apart than the interval of the experiment, the replay's own
-/// bounds, and this.
+/// Replay and experiment are said to disagree if they are further apart than the interval of the experiment, the
+/// replay's own bounds, and this.
 pub const AGREES_WITHIN: f64 = 0.1;
 
 /// How critical the time of a path is on one side.

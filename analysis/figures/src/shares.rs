@@ -1,5 +1,6 @@
-//! What each request caused: its share of the time of the steps that worked for it, of the device's, and of the energy. The
-//! shares of all requests, the steps that work for none and the time in which no step ran add up to what the sensors counted.
+//! What each request caused: its share of the time of the steps that worked for it, of the device's, and of the energy.
+//! The shares of all requests, the steps that work for none and the time in which no step ran add up to what the
+//! sensors counted.
 //!
 //! Both divisions, that of a step among requests and that of energy among steps, are those of
 //! [`candlescope_schema::accounts`], by which a session has accounts while it goes on.

@@ -1,5 +1,5 @@
-//! What the threads of steps did while these ran. Read from the table of steps by who asks for it: rows that are kept for all
-//! figures have no room for it.
+//! What the threads of steps did while these ran. Read from the table of steps by who asks for it: rows that are kept
+//! for all figures have no room for it.
 
 use super::int_map::IntMap;
 use candlescope_reader::Run;

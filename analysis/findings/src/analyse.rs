@@ -38,7 +38,8 @@ impl AnalyzeOptions {
         Self { simulation, ..self }
     }
 
-    /// Where earlier promises are remembered ([`Ledger::file_in`]): findings say then how their kind came out on this device.
+    /// Where earlier promises are remembered ([`Ledger::file_in`]): findings say then how their kind came out on this
+    /// device.
     #[must_use]
     pub fn ledger(self, path: Option<PathBuf>) -> Self {
         Self { ledger: path, ..self }

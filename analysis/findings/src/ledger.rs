@@ -152,8 +152,8 @@ impl Ledger {
         OpenOptions::new().create(true).append(true).open(path)?.write_all(lines.as_bytes())
     }
 
-    /// How promises of each finding, made by this version, came out on a device. One remedy tried again on the same model counts once, with its
-    /// latest result: the same promise kept ten times is one.
+    /// How promises of each finding, made by this version, came out on a device. One remedy tried again on the same
+    /// model counts once, with its latest result: the same promise kept ten times is one.
     pub fn records(&self, device: &str) -> BTreeMap<&str, TrackRecord> {
         let mut latest: BTreeMap<(&str, &str, &str), &LedgerEntry> = BTreeMap::new();
         for kept in self.promises.iter().filter(|kept| kept.device == device && kept.version == VERSION) {

@@ -2,7 +2,7 @@
 
 use super::clocks::{AlignedBy, Clocks};
 use super::collective::{CollectiveKind, LARGE};
-use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
+use super::facts::{CollectiveSum, JudgedTimes, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
 use super::rank::Rank;
@@ -67,8 +67,8 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     analysis
 }
 
-/// The best source that all ranks have: kernels, then time on the device. Intervals of the host say what a collective takes only
-/// where the host computes: otherwise it goes on before the device does.
+/// The best source that all ranks have: kernels, then time on the device. Intervals of the host say what a collective
+/// takes only where the host computes: otherwise it goes on before the device does.
 fn source(readings: &[Reading]) -> Source {
     let all = |of: fn(&Reading) -> &Vec<SeenCollective>| readings.iter().all(|reading| !of(reading).is_empty());
     if all(|reading| &reading.kernels) {
@@ -90,10 +90,10 @@ struct Places<'a> {
 }
 
 fn places(readings: &[Reading], source: Source) -> Places<'_> {
-    type Of<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a SeenCollective>>;
-    let mut by_rank: Vec<Of<'_>> = Vec::new();
+    type ByStep<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a SeenCollective>>;
+    let mut by_rank: Vec<ByStep<'_>> = Vec::new();
     for reading in readings {
-        let mut of = Of::new();
+        let mut of = ByStep::new();
         for seen in reading.seen(source).iter().filter(|seen| seen.kind.holds_all()) {
             of.entry((seen.step, seen.kind)).or_default().push(seen);
         }
@@ -164,7 +164,7 @@ fn longest_phase(reading: &Reading, common: &BTreeSet<u64>) -> &'static str {
     total.into_iter().max_by_key(|(_, ns)| *ns).map_or("", |(phase, _)| phase)
 }
 
-fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: &str) -> Vec<Judged> {
+fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: &str) -> Vec<JudgedTimes> {
     let mut of_step: BTreeMap<u64, Vec<&Split>> = BTreeMap::new();
     for one in split {
         if let Some(step) = one.step {
@@ -173,7 +173,7 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
     }
     let of = |step: &u64| {
         let all = of_step.get(step).map_or(&[][..], Vec::as_slice);
-        let mut judged = Judged::default();
+        let mut judged = JudgedTimes::default();
         for (rank, reading) in readings.iter().enumerate() {
             let took = &reading.steps[step];
             let device = all.first().and_then(|one| one.ranks[rank].device);
@@ -185,7 +185,8 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
             };
             let (both, exposed) = part(|on| (on.start, on.end));
             let (waiting, exposed_waiting) = part(|on| (on.start, on.last));
-            // Had nobody been late, it would have ended as much earlier, and what ran beside it from its beginning would not.
+            // Had nobody been late, it would have ended as much earlier, and what ran beside it from its beginning
+            // would not.
             let (_, lost) = part(|on| (on.end - (on.last - on.start), on.end));
             judged.step.push(took.ns as f64);
             // While its device waits, a host may go on putting work on it: it would take that long without waiting as well.
@@ -210,8 +211,8 @@ fn device_of((rank, reading): (&Rank, &Reading)) -> String {
     gpu.and_then(|gpu| gpu["name"].as_str()).map_or_else(|| "CPU".to_string(), str::to_string)
 }
 
-fn fact(rank: usize, of: &Rank, device: String, judged: &[Judged]) -> RankFacts {
-    let each = |of: fn(&Judged) -> &Vec<f64>| judged.iter().map(move |step| of(step)[rank]);
+fn fact(rank: usize, of: &Rank, device: String, judged: &[JudgedTimes]) -> RankFacts {
+    let each = |of: fn(&JudgedTimes) -> &Vec<f64>| judged.iter().map(move |step| of(step)[rank]);
     RankFacts {
         rank: of.manifest().rank,
         host: of.manifest().host.clone(),

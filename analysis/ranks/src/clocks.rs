@@ -6,8 +6,8 @@ use serde::Serialize;
 /// What times of one machine may contradict each other by, nanoseconds: how far device and host clocks are held together.
 const TOLERANCE: i64 = 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64;
 
-/// How far the time lines of two processes of one machine may lie apart, nanoseconds: both follow its monotonic clock, each from
-/// a reading of its own, and for a tenth of a second by its own calibration.
+/// How far the time lines of two processes of one machine may lie apart, nanoseconds: both follow its monotonic clock,
+/// each from a reading of its own, and for a tenth of a second by its own calibration.
 const PROCESSES: i64 = 20_000;
 
 /// What clocks are held together by.

@@ -20,8 +20,8 @@ pub struct RankFacts {
     pub host: String,
     /// Name of its thread, where threads of one process are the ranks; `None` of processes.
     pub thread: Option<String>,
-    /// Name of the GPU that most of its kernels ran on; without recorded kernels that of the manifest's list by the rank, `CPU`
-    /// if the list is empty.
+    /// Name of the GPU that most of its kernels ran on; without recorded kernels that of the manifest's list by the
+    /// rank, `CPU` if the list is empty.
     pub device: String,
     /// The median of the judged steps, nanoseconds.
     pub step_ns: f64,
@@ -49,9 +49,11 @@ pub struct CollectiveSum {
     pub phase: String,
     /// How many, of each rank.
     pub count: usize,
-    /// Waiting for the last rank, nanoseconds: the mean over ranks, an operation. `None` for what ranks do not do all together.
+    /// Waiting for the last rank, nanoseconds: the mean over ranks, an operation. `None` for what ranks do not do all
+    /// together.
     pub waiting_ns: Option<f64>,
-    /// What it took after that, nanoseconds: the mean over ranks, an operation; of what ranks do not do all together, all of it.
+    /// What it took after that, nanoseconds: the mean over ranks, an operation; of what ranks do not do all together,
+    /// all of it.
     pub transfer_ns: f64,
     /// Bytes of an operation, where all say it.
     pub bytes: Option<f64>,
@@ -85,7 +87,8 @@ pub struct RankAnalysis {
     pub collectives: Vec<CollectiveSum>,
     /// Steps in which ranks have different collectives, or such as cannot be one: they are not judged.
     pub odd_steps: usize,
-    /// What ranks lose to each other, the largest gain first. In JSON `candlescope_report::ranks` adds them with their words.
+    /// What ranks lose to each other, the largest gain first. In JSON `candlescope_report::ranks` adds them with their
+    /// words.
     #[serde(skip)]
     pub findings: Vec<Advice>,
     /// What is wrong with the files; of threads of one run once.
@@ -103,7 +106,7 @@ impl RankAnalysis {
 
 /// Times of a judged step on each rank.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Judged {
+pub(crate) struct JudgedTimes {
     pub(crate) step: Vec<f64>,
     pub(crate) own: Vec<f64>,
     pub(crate) exposed_transfer: Vec<f64>,

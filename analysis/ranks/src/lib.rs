@@ -1,9 +1,11 @@
-//! Processes of one program, a rank each: their runs read as one. A part of candlescope, which may change with every release.
+//! Processes of one program, a rank each: their runs read as one. A part of candlescope, which may change with every
+//! release.
 //!
 //! Each process writes by itself; threads of one process that compute on a device each can be ranks as well
 //! ([`Ranks::of_threads`]). Here they are found ([`Ranks::open`]), their clocks are held together, and what they do
-//! with each other is told ([`analyse`]): which rank the others wait for, how much of the time in collectives is waiting and
-//! how much is transfer, what is not hidden behind computing, and what the link carries. `candlescope_report` words and shows it.
+//! with each other is told ([`analyse`]): which rank the others wait for, how much of the time in collectives is
+//! waiting and how much is transfer, what is not hidden behind computing, and what the link carries.
+//! `candlescope_report` words and shows it.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

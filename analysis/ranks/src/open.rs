@@ -45,8 +45,13 @@ impl Ranks {
         runs.sort_by_key(|(_, manifest)| std::cmp::Reverse(manifest.started_ns));
         let Some((_, last)) = runs.first() else { return Err(RanksError::None(folder.to_path_buf())) };
         let last = last.clone();
+        // Of several programs at once, the one that began last, where launchers say which is which.
+        let is_of_last = |manifest: &RunManifest| {
+            let is_of_another = manifest.job.is_some() && last.job.is_some() && manifest.job != last.job;
+            manifest.world_size == last.world_size && !is_of_another
+        };
         let mut by_rank: BTreeMap<u32, (Run, RunManifest)> = BTreeMap::new();
-        for (run, manifest) in runs.into_iter().filter(|(_, manifest)| manifest.world_size == last.world_size) {
+        for (run, manifest) in runs.into_iter().filter(|(_, manifest)| is_of_last(manifest)) {
             // A run that was killed says no end: it was over when another of its rank began.
             let over = manifest.ended_ns.unwrap_or(manifest.started_ns);
             match by_rank.get(&manifest.rank) {

@@ -7,7 +7,8 @@ use candlescope_schema::{Batch, RecordKind, StepRecord, thread_of};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The most threads of a run that are taken for ranks: an export has a file open for each, and no machine has as many devices.
+/// The most threads of a run that are taken for ranks: an export has a file open for each, and no machine has as many
+/// devices.
 const MOST_THREADS: usize = 64;
 
 /// A rank, and where its records are.
@@ -46,8 +47,8 @@ impl Rank {
         Some(Self { run: Arc::new(run), manifest, thread: None })
     }
 
-    /// Each thread of a run that runs marked phases, as a rank: in order of their devices; where two have one, or not all are known
-    /// by kernels, in order of their names.
+    /// Each thread of a run that runs marked phases, as a rank: in order of their devices; where two have one, or not
+    /// all are known by kernels, in order of their names.
     ///
     /// # Errors
     /// When there are fewer than two or too many, or when it is not known which step of one belongs to which of another.
@@ -177,8 +178,8 @@ fn threads(run: &Run, manifest: &RunManifest) -> Result<Vec<Thread>, RanksError>
     if !(2..=MOST_THREADS).contains(&threads.len()) {
         return Err(RanksError::Threads { run: dir(), threads: threads.len() });
     }
-    // Numbers are given when steps begin, over all threads. Of one without a record nobody knows whose it was; one that had not ended
-    // when the session did is the last of its thread.
+    // Numbers are given when steps begin, over all threads. Of one without a record nobody knows whose it was; one that
+    // had not ended when the session did is the last of its thread.
     let between = numbers.iter().max().zip(numbers.iter().min()).map_or(0, |(last, first)| last - first + 1);
     let lost = between.saturating_sub(numbers.len() as u64);
     if lost > manifest.steps.as_ref().map_or(0, |steps| steps.open_at_end) {

@@ -20,12 +20,12 @@ impl<'r> RanksOfRun<'r> {
         self.0
     }
 
-    /// Reads the run once, as `batches` of it, and hands what is a rank's own to `see`, with the rank's place among these: of
-    /// each batch to all of them, in order. The answer is what is wrong with the run's files.
+    /// Reads the run once, as `batches` of it, and hands what is a rank's own to `see`, with the rank's place among
+    /// these: of each batch to all of them, in order. The answer is what is wrong with the run's files.
     ///
-    /// A thread has its own numbers of steps. Kernels of threads that are no ranks go to the first rank that uses their device,
-    /// without a step; intervals of such threads to none. Requests and samples, which are the process's, go to the first
-    /// thread; call stacks and experiments to none.
+    /// A thread has its own numbers of steps. Kernels of threads that are no ranks go to the first rank that uses their
+    /// device, without a step; intervals of such threads to none. Requests and samples, which are the process's, go to
+    /// the first thread; call stacks and experiments to none.
     ///
     /// # Errors
     /// What `see` fails with, which ends the reading.

@@ -41,7 +41,7 @@ pub(crate) struct SeenCollective {
 
 /// A step.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Took {
+pub(crate) struct TimedStep {
     pub(crate) phase: &'static str,
     pub(crate) ns: i64,
     start: i64,
@@ -54,7 +54,7 @@ pub(crate) struct Took {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Measured steps by number.
-    pub(crate) steps: BTreeMap<u64, Took>,
+    pub(crate) steps: BTreeMap<u64, TimedStep>,
     /// Collectives by where they were seen.
     pub(crate) kernels: Vec<SeenCollective>,
     pub(crate) on_device: Vec<SeenCollective>,
@@ -155,7 +155,7 @@ impl Reader {
             let last = step.serves.iter().map(|served| served.request).max().or(step.request);
             if let (Some(phase), true) = (step.phase, last.is_none_or(|request| request > self.warmup)) {
                 let (ns, start) = (signed(step.host_dur_ns), step.host_start.0);
-                reading.steps.insert(step.step, Took { phase: phase.as_str(), ns, start, launching: 0 });
+                reading.steps.insert(step.step, TimedStep { phase: phase.as_str(), ns, start, launching: 0 });
             }
         }
         for span in &batch.spans {
@@ -239,8 +239,9 @@ impl Reader {
             if on_device.is_none() {
                 reading.untimed.extend(seen.step);
             }
-            // What goes through the host is a copy from the device, an exchange, and a copy back. Where kernels were recorded, the
-            // interval's time on the device is the sum of its copies only, and the host launches nothing meanwhile.
+            // What goes through the host is a copy from the device, an exchange, and a copy back. Where kernels were
+            // recorded, the interval's time on the device is the sum of its copies only, and the host launches nothing
+            // meanwhile.
             let copies = copied.get(&seq).copied();
             if let (Some(_), Some(took)) = (copies, seen.step.and_then(|step| reading.steps.get_mut(&step))) {
                 took.launching = (took.launching - (seen.end - seen.start)).max(0);

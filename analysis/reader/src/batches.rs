@@ -9,7 +9,7 @@ use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
 use super::segment::Segment;
 use super::tables::FromColumns;
-use crate::limits::{Exceeded, Limit, ReadLimits};
+use crate::limits::{ExceededLimit, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_schema::run::{Code, Finding, Place, columns};
 use candlescope_schema::{Batch, RecordKind};
@@ -31,7 +31,7 @@ const OTHER_RUNS: usize = 8;
 pub struct Batches<'a> {
     /// Segments to come, in reverse.
     queue: Vec<&'a Segment>,
-    open: Option<Open<'a>>,
+    open: Option<OpenSegment<'a>>,
     limits: &'a ReadLimits,
     /// What opening the run showed.
     opened: &'a [Finding],
@@ -52,7 +52,7 @@ pub struct Batches<'a> {
 }
 
 #[derive(Debug)]
-struct Open<'a> {
+struct OpenSegment<'a> {
     segment: &'a Segment,
     reader: ParquetRecordBatchReader,
     rows: u64,
@@ -200,7 +200,7 @@ impl<'a> Batches<'a> {
         let left_out = self.left_out.iter().filter(|(kind, _)| *kind == segment.kind);
         let left_out: Vec<&str> = left_out.flat_map(|(_, names)| names.iter().copied()).collect();
         match open(segment, self.limits, &left_out) {
-            Ok(reader) => self.open = Some(Open { segment, reader, rows: 0 }),
+            Ok(reader) => self.open = Some(OpenSegment { segment, reader, rows: 0 }),
             Err(why) => self.refused(segment, 0, &why),
         }
         Some(())
@@ -291,7 +291,7 @@ impl<'a> Batches<'a> {
 /// Of a table of so many rows, those beyond a limit are left out.
 pub fn left_out(limits: &ReadLimits, limit: Limit, kind: RecordKind, rows: u64) -> Finding {
     let allowed = limits.get(limit);
-    let exceeded = Exceeded { limit, found: Some(rows).filter(|n| *n > allowed), allowed };
+    let exceeded = ExceededLimit { limit, found: Some(rows).filter(|n| *n > allowed), allowed };
     let table = kind.table();
     let effect = format!(
         "further rows are left out. Figures of {table} cover only this part, and figures that relate another table, such as \

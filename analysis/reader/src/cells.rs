@@ -119,12 +119,12 @@ impl Load<Option<f64>> for Real {
 }
 
 /// A column of texts, each distinct one made into its value once a batch.
-pub(super) struct Mapped<T> {
+pub(super) struct MappedTexts<T> {
     text: TextColumn,
     values: Vec<T>,
 }
 
-impl<T: Clone> Mapped<T> {
+impl<T: Clone> MappedTexts<T> {
     fn of(batch: &RecordBatch, name: &str, value: impl FnMut(&str) -> T) -> Self {
         let text = TextColumn::of(batch, name);
         let values = text.map_values(value);
@@ -142,10 +142,10 @@ macro_rules! words {
     ($($ty:ty, $of:expr, $missing:expr;)*) => {
         $(
             impl Load<$ty> for Word {
-                type Column = Mapped<Option<$ty>>;
+                type Column = MappedTexts<Option<$ty>>;
 
                 fn of(batch: &RecordBatch, name: &str, _: &mut Interner) -> Self::Column {
-                    Mapped::of(batch, name, $of)
+                    MappedTexts::of(batch, name, $of)
                 }
 
                 #[inline]
@@ -155,10 +155,10 @@ macro_rules! words {
             }
 
             impl Load<Option<$ty>> for Word {
-                type Column = Mapped<Option<$ty>>;
+                type Column = MappedTexts<Option<$ty>>;
 
                 fn of(batch: &RecordBatch, name: &str, _: &mut Interner) -> Self::Column {
-                    Mapped::of(batch, name, $of)
+                    MappedTexts::of(batch, name, $of)
                 }
 
                 #[inline]
@@ -183,10 +183,10 @@ words! {
 }
 
 impl Load<Arc<str>> for Text {
-    type Column = Mapped<Arc<str>>;
+    type Column = MappedTexts<Arc<str>>;
 
     fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
-        Mapped::of(batch, name, |text| interner.word(text))
+        MappedTexts::of(batch, name, |text| interner.word(text))
     }
 
     #[inline]
@@ -196,10 +196,10 @@ impl Load<Arc<str>> for Text {
 }
 
 impl Load<Option<Arc<str>>> for Text {
-    type Column = Mapped<Arc<str>>;
+    type Column = MappedTexts<Arc<str>>;
 
     fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
-        Mapped::of(batch, name, |text| interner.word(text))
+        MappedTexts::of(batch, name, |text| interner.word(text))
     }
 
     #[inline]
@@ -209,10 +209,10 @@ impl Load<Option<Arc<str>>> for Text {
 }
 
 impl Load<Arc<str>> for Label {
-    type Column = Mapped<Arc<str>>;
+    type Column = MappedTexts<Arc<str>>;
 
     fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
-        Mapped::of(batch, name, |text| interner.word(text))
+        MappedTexts::of(batch, name, |text| interner.word(text))
     }
 
     #[inline]
@@ -236,10 +236,10 @@ impl Load<u64> for Several {
 
 impl Load<Vec<Served>> for Lines {
     /// Steps one after the other often serve the same requests.
-    type Column = Mapped<Vec<Served>>;
+    type Column = MappedTexts<Vec<Served>>;
 
     fn of(batch: &RecordBatch, name: &str, _: &mut Interner) -> Self::Column {
-        Mapped::of(batch, name, Served::from_text)
+        MappedTexts::of(batch, name, Served::from_text)
     }
 
     #[inline]
@@ -261,10 +261,10 @@ impl Load<Option<Vec<UnrecordedStep>>> for Lines {
 }
 
 impl Load<Arc<ThreadInfo>> for Thread {
-    type Column = Mapped<Arc<ThreadInfo>>;
+    type Column = MappedTexts<Arc<ThreadInfo>>;
 
     fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
-        Mapped::of(batch, name, |name| interner.thread(name))
+        MappedTexts::of(batch, name, |name| interner.thread(name))
     }
 
     #[inline]
@@ -361,11 +361,11 @@ impl Load<Option<Arc<PathInfo>>> for Launcher {
 }
 
 impl Load<Option<GpuTime>> for Gpu {
-    type Column = (IntColumn, IntColumn, Mapped<Option<GpuSource>>);
+    type Column = (IntColumn, IntColumn, MappedTexts<Option<GpuSource>>);
 
     fn of(batch: &RecordBatch, _: &str, _: &mut Interner) -> Self::Column {
         let int = |name| IntColumn::of(batch, name);
-        (int("gpu_start_ns"), int("gpu_dur_ns"), Mapped::of(batch, "gpu_source", GpuSource::from_word))
+        (int("gpu_start_ns"), int("gpu_dur_ns"), MappedTexts::of(batch, "gpu_source", GpuSource::from_word))
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Files that another reader of Parquet reads: their claims are checked as if this one did.
 
-use super::discover::rows_per_byte;
+use super::columns::missing_columns;
+use super::discover::{bytes_for_rows, rows_per_byte};
 use super::file_findings::damaged;
 use super::footer;
 use super::footer::{Refusal, guarded};
@@ -8,7 +9,8 @@ use super::pages::rows_at_a_time;
 use crate::limits::{Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use candlescope_schema::run::Finding;
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Finding, columns};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
@@ -113,7 +115,10 @@ type Checked = (std::fs::File, ArrowReaderMetadata, usize);
 fn checked(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLimits) -> Result<Checked, Refusal> {
     let (file, metadata) = footer::open(path, limits)?;
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
-    limits.check(Limit::RowsPerByte, rows_per_byte(rows, file.metadata()?.len()))?;
+    // A file of an archive says by its columns alone of what table it is.
+    let is_samples = missing_columns(metadata.schema(), columns(RecordKind::Sample)).is_empty();
+    let bytes = bytes_for_rows(file.metadata()?.len(), is_samples);
+    limits.check(Limit::RowsPerByte, rows_per_byte(rows, bytes))?;
     let rows = guarded("its footer", || {
         let schema = metadata.parquet_schema();
         let wanted = |at: &usize| is_wanted(schema.get_column_root(*at).name());

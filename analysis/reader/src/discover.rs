@@ -95,11 +95,15 @@ pub(super) fn rows_per_byte(rows: u64, bytes: u64) -> u64 {
     rows.saturating_sub(FEW_ROWS).div_ceil(bytes.max(1))
 }
 
+/// As how many bytes those of a table count against its rows: values of samples repeat.
+pub(super) fn bytes_for_rows(bytes: u64, is_samples: bool) -> u64 {
+    bytes.saturating_mul(if is_samples { 16 } else { 1 })
+}
+
 /// Checks the number of rows against the size of the file. Identical rows take almost no space, but those of a run
 /// differ: each has a number and a time of its own.
 fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path: &Path) -> Result<(), Finding> {
-    let times = if kind == RecordKind::Sample { 16 } else { 1 };
-    let per_byte = rows_per_byte(rows, bytes.saturating_mul(times));
+    let per_byte = rows_per_byte(rows, bytes_for_rows(bytes, kind == RecordKind::Sample));
     let place = format!("`{}`, with the files before it,", path.display());
     limits.check(Limit::RowsPerByte, per_byte).map_err(|exceeded| {
         exceeded.finding(&place, "its rows are left out").at(Place::File, path.display().to_string())

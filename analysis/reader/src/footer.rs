@@ -6,7 +6,7 @@
 
 use super::structs::{FILE_META_DATA, Kind, SCHEMA_ELEMENT};
 use super::thrift::{Thrift, nonsense};
-use crate::limits::{Exceeded, Limit, ReadLimits};
+use crate::limits::{ExceededLimit, Limit, ReadLimits};
 use arrow_schema::{DataType, Field, Schema};
 use candlescope_schema::caught::caught;
 use candlescope_schema::files::open_regular;
@@ -25,11 +25,11 @@ pub(super) enum Refusal {
     /// It is not a Parquet file, or a damaged one.
     Damaged(String),
     /// A limit was met.
-    Limit(Exceeded),
+    Limit(ExceededLimit),
 }
 
-impl From<Exceeded> for Refusal {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<ExceededLimit> for Refusal {
+    fn from(exceeded: ExceededLimit) -> Self {
         Self::Limit(exceeded)
     }
 }

@@ -1,6 +1,6 @@
 //! Interns names, so that equal names share one allocation, as they did when they were recorded.
 
-use crate::limits::{Exceeded, Limit, ReadLimits};
+use crate::limits::{ExceededLimit, Limit, ReadLimits};
 use candlescope_schema::{PathInfo, ThreadInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,7 +24,7 @@ pub(super) struct Interner {
     threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
     other: Option<(Arc<str>, Arc<PathInfo>)>,
     /// The limits that were reached.
-    met: Vec<Exceeded>,
+    met: Vec<ExceededLimit>,
 }
 
 /// Paths of one text that are found by it alone. Real ones have one name, target and module.
@@ -49,7 +49,7 @@ impl Interner {
     }
 
     /// The limits that were reached so far.
-    pub(super) fn met(&self) -> &[Exceeded] {
+    pub(super) fn met(&self) -> &[ExceededLimit] {
         &self.met
     }
 

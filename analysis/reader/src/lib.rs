@@ -117,8 +117,8 @@ impl Run {
         &self.limits
     }
 
-    /// What was noticed on opening: missing or unreadable files, segments left unfinished. Whoever reads rows gets these with
-    /// what reading shows: [`Batches::findings`].
+    /// What was noticed on opening: missing or unreadable files, segments left unfinished. Whoever reads rows gets
+    /// these with what reading shows: [`Batches::findings`].
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }

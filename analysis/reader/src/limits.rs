@@ -94,7 +94,8 @@ limits! {
     ProfileSeconds = "profile-seconds", 600, "seconds of reading a profile";
     /// Rows that a query reads.
     QueryRows = "query-rows", 10_000_000_000, "rows that a query reads";
-    /// Bytes of a query's answer, and of what its sorts, groups and joins hold; what they can put aside is on disk beyond that.
+    /// Bytes of a query's answer, and of what its sorts, groups and joins hold; what they can put aside is on disk
+    /// beyond that.
     QueryBytes = "query-bytes", 512 << 20, "bytes that a query holds";
     /// Bytes that a query puts aside on disk.
     QuerySpill = "query-spill", 32 << 30, "bytes that a query puts aside on disk";
@@ -186,20 +187,20 @@ impl ReadLimits {
     }
 
     /// Checks that `found` is within the limit.
-    pub fn check(&self, limit: Limit, found: u64) -> Result<(), Exceeded> {
+    pub fn check(&self, limit: Limit, found: u64) -> Result<(), ExceededLimit> {
         let allowed = self.get(limit);
-        if found <= allowed { Ok(()) } else { Err(Exceeded { limit, found: Some(found), allowed }) }
+        if found <= allowed { Ok(()) } else { Err(ExceededLimit { limit, found: Some(found), allowed }) }
     }
 
     /// The error for a limit that was reached when it is not known how much more there is.
-    pub fn reached(&self, limit: Limit) -> Exceeded {
-        Exceeded { limit, found: None, allowed: self.get(limit) }
+    pub fn reached(&self, limit: Limit) -> ExceededLimit {
+        ExceededLimit { limit, found: None, allowed: self.get(limit) }
     }
 }
 
 /// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct ExceededLimit {
     /// Which limit it is: by its name it is raised.
     pub limit: Limit,
     /// How much there is, if that is known.
@@ -208,7 +209,7 @@ pub struct Exceeded {
     pub allowed: u64,
 }
 
-impl Exceeded {
+impl ExceededLimit {
     /// How to raise the limit.
     pub fn remedy(&self) -> String {
         // The remedy depends on neither the place nor the effect.
@@ -238,7 +239,7 @@ impl Exceeded {
     }
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, allowed) = (self.limit.meaning(), self.allowed);
         match self.found {

@@ -2,7 +2,7 @@
 //! stay.
 
 use super::columns::longest_text;
-use crate::limits::{Exceeded, Limit, ReadLimits};
+use crate::limits::{ExceededLimit, Limit, ReadLimits};
 use arrow_array::builder::make_view;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
@@ -65,7 +65,7 @@ impl LongTexts {
     /// Says so, if anything was cut.
     pub(super) fn finding(&self, limits: &ReadLimits) -> Option<Finding> {
         let allowed = limits.get(Limit::TextBytes);
-        let exceeded = Exceeded { limit: Limit::TextBytes, found: Some(self.longest), allowed };
+        let exceeded = ExceededLimit { limit: Limit::TextBytes, found: Some(self.longest), allowed };
         let effect = format!("{} values are cut to that", self.values);
         (self.values > 0).then(|| exceeded.finding(&format!("`{}`", self.file.display()), &effect))
     }

@@ -2,7 +2,7 @@
 
 use super::long_texts::LongTexts;
 use super::open_error::OpenError;
-use crate::limits::{Exceeded, Limit, ReadLimits};
+use crate::limits::{ExceededLimit, Limit, ReadLimits};
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
 use serde_json::Value;
@@ -20,8 +20,9 @@ pub(super) fn read(
     manifest_of(dir, read_limited(&path, limits.get(Limit::ManifestBytes)), size, limits, findings)
 }
 
-/// The manifest of a run in `dir`, which may be a URL, of what was read there; or a finding that says why there is none. Where
-/// reading it would go beyond the limit on manifests, the error is [`ErrorKind::FileTooLarge`], and `size` has its bytes.
+/// The manifest of a run in `dir`, which may be a URL, of what was read there; or a finding that says why there is
+/// none. Where reading it would go beyond the limit on manifests, the error is [`ErrorKind::FileTooLarge`], and `size`
+/// has its bytes.
 ///
 /// The version is checked before anything else is interpreted: in a newer layout the same names may mean other things.
 ///
@@ -59,7 +60,7 @@ pub fn manifest_of(
         Err(error) if error.kind() == ErrorKind::FileTooLarge => {
             let most = limits.get(Limit::ManifestBytes);
             let found = size().filter(|found| *found > most);
-            let exceeded = Exceeded { limit: Limit::ManifestBytes, found, allowed: most };
+            let exceeded = ExceededLimit { limit: Limit::ManifestBytes, found, allowed: most };
             let effect = "model, environment, options and loss counts are unknown";
             let finding = exceeded.finding(&format!("`{}`", path.display()), effect);
             findings.push(finding.at(Place::File, path.display().to_string()));

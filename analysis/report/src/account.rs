@@ -3,7 +3,7 @@
 use super::format::{bytes, count, duration, head, path, percent, plural, printable, significant};
 use super::kernel_name::short;
 use candlescope_document::terminal::{self, Layout};
-use candlescope_document::{Most, Section, Table};
+use candlescope_document::{MostRows, Section, Table};
 use candlescope_figures::account::{Account, CriticalPart, DeviceAccount, Line, PlaceRow, Spread};
 use candlescope_figures::gaps::GapSum;
 use candlescope_schema::run::Finding;
@@ -273,7 +273,7 @@ fn missing() -> String {
 fn table(out: &mut String, title: &str, header: &[&str], rows: Vec<Vec<String>>, words: &[&str], top: usize) {
     let most = if top == 0 { usize::MAX } else { top };
     let table =
-        Table::of_texts(header, rows).words(words).most(Most::of(most, most, most), "rows", "which --top 0 shows");
+        Table::of_texts(header, rows).words(words).most(MostRows::of(most, most, most), "rows", "which --top 0 shows");
     let section = Section::new("", title, "").with(table);
     out.push_str(&terminal::section(&section, Layout::default()));
 }

@@ -1,7 +1,9 @@
 //! The report of a full analysis: it begins with sentences, changes and charts; then its parts, each with the file that
 //! has all of it.
 
+use super::advice::nothing_found;
 pub use super::full_front::Front;
+use candlescope_document::text::sentence;
 use candlescope_document::{Block, Document, Forms, Section};
 
 /// A part of the report.
@@ -38,7 +40,7 @@ pub fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
     .nav("What to change")
     .with(Block::Steps(front.changes.clone()))
     .with(Block::Text(more))
-    .or_say("Nothing that gains 0.5 % of a step or more was found.");
+    .or_say(sentence(&nothing_found()));
     let roofline = Section::new(
         "roofline",
         "Roofline",

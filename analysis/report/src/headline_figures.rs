@@ -50,7 +50,8 @@ pub(super) fn is_bare(unit: &str) -> bool {
 pub(super) fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
     let latency = &analysis.latency;
     let measured = latency.requests.iter().filter(|r| !r.warmup).count();
-    let peak = analysis.memory.peak_resident();
+    let (peak, kv) = (analysis.memory.peak_resident(), analysis.memory.kv());
+    let kv_samples = kv.map_or(0, |kv| kv.samples as usize);
     let busy = analysis.gpu.busy.as_ref();
     let recorded = busy.map_or(0, |busy| busy.steps as usize);
     let energy = &analysis.energy;
@@ -67,6 +68,9 @@ pub(super) fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
         ("decode_tps", spread(&latency.decode_tokens_per_s)),
         ("output_tps", single(latency.output_tokens_per_s, measured)),
         ("peak_memory", single(peak.map(|peak| peak.bytes), 1)),
+        ("kv_allocated", single(kv.map(|kv| kv.allocated), kv_samples)),
+        ("kv_used", single(kv.map(|kv| kv.used), kv_samples)),
+        ("kv_allocated_per_used", single(kv.and_then(|kv| kv.allocated_per_used()), kv_samples)),
         ("gpu_busy", single(busy.and_then(|busy| busy.busy_share()), recorded)),
         ("launch_bound", single(busy.and_then(|busy| busy.launch_bound_share()), recorded)),
         ("power", single(energy.run.as_ref().and_then(|run| run.watts()), energy.samples as usize)),

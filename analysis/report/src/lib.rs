@@ -1,8 +1,8 @@
 //! Renderers turn figures into what people read. None of them computes. A part of candlescope, which may change with
 //! every release.
 //!
-//! What is shown is a document: `report` makes that of a run, `compare`, `roofline` and `full` theirs; `candlescope_document`
-//! draws it on a terminal, in Markdown and as a page. `json` has the figures for programs.
+//! What is shown is a document: `report` makes that of a run, `compare`, `roofline` and `full` theirs;
+//! `candlescope_document` draws it on a terminal, in Markdown and as a page. `json` has the figures for programs.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

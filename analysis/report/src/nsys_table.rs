@@ -2,7 +2,7 @@
 
 use super::format::{count, duration, head, percent, plural, significant};
 use candlescope_document::text::code;
-use candlescope_document::{Block, Forms, Most, Row, Section, Table, cell, column, missing, words};
+use candlescope_document::{Block, Forms, MostRows, Row, Section, Table, cell, column, missing, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::kernels_by_path::{Comparison, KernelSum, KernelsByPath};
 use candlescope_figures::tree::ratio;
@@ -66,7 +66,7 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
     )
     .brief(summary)
     .nav("Kernels")
-    .with(table.most(Most::of(most, MOST_ROWS, MOST_ROWS), "paths", "in metrics.json"))
+    .with(table.most(MostRows::of(most, MOST_ROWS, MOST_ROWS), "paths", "in metrics.json"))
     .with(Block::List(left.collect()))
     .or_say("No interval launched a kernel.");
     Some(section)

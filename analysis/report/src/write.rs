@@ -9,6 +9,7 @@ use candlescope_figures::{KernelsByPath, Price};
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run};
+use candlescope_schema::beside_run;
 use candlescope_schema::files::write_whole;
 use candlescope_schema::run::Verdict;
 use serde_json::Value;
@@ -93,14 +94,14 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     let metrics = json::metrics(&analysis);
     let mut document = document(&analysis, options.terminal.tree, options.terminal.operators);
     let contents = [
-        ("report.html", candlescope_document::html::page(&document)),
-        ("report.md", candlescope_document::markdown::draw(&document)),
-        ("operators.md", markdown::operators(&analysis)),
-        ("metrics.json", format!("{metrics:#}\n")),
-        ("stakeholder_summary.md", markdown::stakeholder_summary(&analysis)),
-        ("assumptions.md", markdown::assumptions(&analysis)),
-        ("env.json", format!("{:#}\n", json::environment(&analysis.manifest))),
-        ("inputs.yaml", inputs::inputs(&analysis.manifest)),
+        (beside_run::REPORT_PAGE, candlescope_document::html::page(&document)),
+        (beside_run::REPORT_TEXT, candlescope_document::markdown::draw(&document)),
+        (beside_run::OPERATORS, markdown::operators(&analysis)),
+        (beside_run::METRICS, format!("{metrics:#}\n")),
+        (beside_run::STAKEHOLDER_SUMMARY, markdown::stakeholder_summary(&analysis)),
+        (beside_run::ASSUMPTIONS, markdown::assumptions(&analysis)),
+        (beside_run::ENVIRONMENT, format!("{:#}\n", json::environment(&analysis.manifest))),
+        (beside_run::INPUTS, inputs::inputs(&analysis.manifest)),
     ];
     let files = write_files(out, contents)?;
     Ok(ReportOutput {

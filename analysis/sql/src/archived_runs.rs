@@ -34,8 +34,8 @@ impl ArchivedRuns {
         Self { index, folders: OnceLock::new() }
     }
 
-    /// The folders with all rows that fulfil these conditions; `None` if it cannot be told. An index that cannot be read tells
-    /// nothing, and is told of by who asks for its rows.
+    /// The folders with all rows that fulfil these conditions; `None` if it cannot be told. An index that cannot be
+    /// read tells nothing, and is told of by who asks for its rows.
     pub(super) async fn folders(&self, state: &dyn Session, conditions: &[Expr]) -> Option<HashSet<PathBuf>> {
         let runs = conditions.iter().find_map(named)?;
         let known = match self.folders.get() {
@@ -73,13 +73,13 @@ fn of_rows(rows: &RecordBatch) -> Result<Vec<(String, PathBuf)>> {
     Ok(each.filter_map(of).collect())
 }
 
-/// The runs that fulfil a condition, if it names them: `run = 'a'`, `run IN ('a', 'b')`.
+/// The runs that fulfil a condition, if it names them: `run = 'a'`, `run IN ('a', 'b')`; or where several archives are
+/// asked, with this one's name before that of the run, `concat('archive/', run) = 'archive/a'`.
 fn named(condition: &Expr) -> Option<Vec<&str>> {
-    let is_run = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == RUN);
     match condition {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (is_run(left), is_run(right)) {
-            (true, false) => Some(vec![text(right)?]),
-            (false, true) => Some(vec![text(left)?]),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (prefix(left), prefix(right)) {
+            (Some(prefix), None) => Some(Vec::from_iter(text(right)?.strip_prefix(prefix))),
+            (None, Some(prefix)) => Some(Vec::from_iter(text(left)?.strip_prefix(prefix))),
             _ => None,
         },
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => named(left).or_else(|| named(right)),
@@ -89,8 +89,24 @@ fn named(condition: &Expr) -> Option<Vec<&str>> {
             both.extend(named(right)?);
             Some(both)
         }
-        Expr::InList(InList { expr, list, negated: false }) if is_run(expr) => list.iter().map(text).collect(),
+        Expr::InList(InList { expr, list, negated: false }) => {
+            let prefix = prefix(expr)?;
+            let texts: Vec<&str> = list.iter().map(text).collect::<Option<_>>()?;
+            Some(texts.into_iter().filter_map(|text| text.strip_prefix(prefix)).collect())
+        }
         _ => None,
+    }
+}
+
+/// What an expression puts before the name of a row's run, mostly nothing; `None` if it is something else.
+fn prefix(expr: &Expr) -> Option<&str> {
+    let is_run = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == RUN);
+    match expr {
+        Expr::ScalarFunction(call) if call.func.name() == "concat" => match &call.args[..] {
+            [before, run] if is_run(run) => text(before),
+            _ => None,
+        },
+        expr => is_run(expr).then_some(""),
     }
 }
 
@@ -112,6 +128,7 @@ pub(super) type SharedRuns = Arc<ArchivedRuns>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::functions::string::expr_fn::concat;
     use datafusion::prelude::{col, lit};
 
     #[test]
@@ -123,6 +140,12 @@ mod tests {
         assert_eq!(of(col("run").in_list(vec![lit("a"), lit("b")], false)).as_deref(), Some("a b"));
         assert_eq!(of(col("run").eq(lit("a")).or(col("run").eq(lit("b")))).as_deref(), Some("a b"));
         assert_eq!(of(col("step").gt(lit(5)).and(col("run").eq(lit("a")))).as_deref(), Some("a"));
+        // Of one of several archives: runs of another one are none of it.
+        let named = || concat(vec![lit("one/"), col("run")]);
+        assert_eq!(of(named().eq(lit("one/a"))).as_deref(), Some("a"));
+        assert_eq!(of(named().eq(lit("two/a"))).as_deref(), Some(""));
+        assert_eq!(of(named().in_list(vec![lit("two/b"), lit("one/a"), lit("one/c")], false)).as_deref(), Some("a c"));
+        assert_eq!(of(concat(vec![col("host"), col("run")]).eq(lit("one/a"))), None);
         // All of these have rows of other runs, too.
         assert_eq!(of(col("run").in_list(vec![lit("a")], true)), None);
         assert_eq!(of(col("run").not_eq(lit("a"))), None);

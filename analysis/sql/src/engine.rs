@@ -7,7 +7,7 @@ use super::files::{Files, TableFile};
 use super::functions;
 use super::listing;
 use super::parse;
-use super::place::{Archive, Located, RESULTS as RESULTS_FILE, Store};
+use super::place::{Archive, ArchiveState, LocatedFile, RESULTS as RESULTS_FILE, Store};
 use super::query_error::{EachError, QueryError, failed, wrong};
 use super::source::{DIR, Sources};
 use super::value::{Answer, SqlValue, distinct};
@@ -16,6 +16,7 @@ use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::DataFusionError;
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -28,13 +29,18 @@ use object_store::ObjectMeta;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// What a row of an answer takes besides its values: the list of them, its place in the answer, and room for that to
 /// grow.
 const BYTES_OF_A_ROW: usize = 64;
 /// How often rows that were read are held against their limit.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often files are listed again that were moved between the listing and the reading.
+const LISTED_AGAIN: u32 = 3;
+/// How long a change of an archive is waited for, once it is decided.
+const SETTLES: Duration = Duration::from_millis(500);
 /// Stack of a thread that plans and runs queries. The longest query is as deep, and memory is only taken where it is used.
 const STACK: usize = 128 << 20;
 
@@ -46,23 +52,77 @@ trait Sink: Send {
     fn take(&mut self, rows: RecordBatch, limits: &ReadLimits) -> Result<bool, QueryError>;
 }
 
+/// How a question is asked: otherwise, once it came out that this one cannot answer it.
+#[derive(Debug, Default)]
+struct QueryWay {
+    damage: Arc<Damage>,
+    /// Whether both sides of a join are sorted, which puts aside on disk what memory does not hold; a table of hashes
+    /// cannot.
+    sorts_joins: bool,
+    /// Whether memory did not hold one that has such a table.
+    is_too_large: AtomicBool,
+}
+
+/// The time that a question may take, whatever is tried to answer it.
+struct TimeLeft {
+    began: Instant,
+    allowed: Duration,
+}
+
+impl TimeLeft {
+    fn of(limits: &ReadLimits) -> Self {
+        Self { began: Instant::now(), allowed: Duration::from_secs(limits.get(Limit::QuerySeconds)) }
+    }
+
+    fn get(&self) -> Duration {
+        self.allowed.saturating_sub(self.began.elapsed())
+    }
+}
+
 /// Asks `sql`, on threads of its own: the caller's may belong to a runtime.
 pub(super) fn ask(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usize) -> Result<Answer, QueryError> {
-    let damage = Arc::new(Damage::default());
-    let attempt = || {
-        let mut collected = Collected { answer: Answer::default(), limit, held: None };
-        let read = attempt(sql, sources, limits, &damage, &mut collected)?;
+    let time = TimeLeft::of(limits);
+    let attempt = |way: &QueryWay| -> Result<Answer, QueryError> {
+        let mut collected = CollectedAnswer { answer: Answer::default(), limit, held: None };
+        let read = attempt(sql, sources, limits, &time, way, &mut collected)?;
         let mut answer = collected.answer;
-        answer.findings = damage.findings();
+        answer.findings = way.damage.findings();
         answer.findings.extend(sources.damage(|table| read.contains(table)).cloned());
         Ok(answer)
     };
-    match attempt() {
-        // A page may be damaged. It is found, left out, and what is left is asked again.
-        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(sources.local_files(), limits) => {
-            attempt()
+    let mut before = sources.archive_states();
+    let (mut way, mut listed_again) = (QueryWay::default(), 0);
+    loop {
+        let found = attempt(&way);
+        let is_unreadable = matches!(&found, Err(QueryError::Unreadable(_) | QueryError::Ended(_)));
+        let now = sources.archive_states();
+        let has_moved = way.damage.has_moved() || is_unreadable && now != before;
+        match found {
+            // An archiver moved or replaced what had been listed: what is there now is listed, and asked.
+            _ if has_moved && listed_again < LISTED_AGAIN => {
+                if listed_again == 0 {
+                    settle(sources, &time);
+                }
+                listed_again += 1;
+                before = now;
+                let is_last = listed_again == LISTED_AGAIN;
+                way.damage = Arc::new(if is_last { Damage::of_last_try() } else { Damage::default() });
+            }
+            Err(QueryError::Limit(_)) if way.is_too_large.load(Ordering::Relaxed) && !way.sorts_joins => {
+                way.sorts_joins = true;
+            }
+            // A page may be damaged. It is found, left out, and what is left is asked again.
+            Err(_) if is_unreadable && way.damage.look(limits, &|| !time.get().is_zero()) => {}
+            found => return found,
         }
-        other => other,
+    }
+}
+
+/// Waits until nobody changes an archive: what is decided is done soon, unless whoever does it was stopped.
+fn settle(sources: &Sources, time: &TimeLeft) {
+    let until = Instant::now() + SETTLES.min(time.get());
+    while sources.changing_archives().next().is_some() && Instant::now() < until {
+        std::thread::sleep(SETTLES / 50);
     }
 }
 
@@ -73,27 +133,27 @@ pub(super) fn each<E: Send>(
     limits: &ReadLimits,
     take: &mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
 ) -> Result<(), EachError<E>> {
-    let damage = Arc::new(Damage::default());
+    let way = QueryWay { damage: Arc::new(Damage::of_last_try()), ..QueryWay::default() };
     let mut given = RowReceiver { take, error: None };
-    let done = attempt(sql, sources, limits, &damage, &mut given);
+    let done = attempt(sql, sources, limits, &TimeLeft::of(limits), &way, &mut given);
     if let Some(error) = given.error {
         return Err(EachError::Taken(error));
     }
     done.map_err(EachError::Query)?;
-    match damage.findings().first() {
+    match way.damage.findings().first() {
         Some(finding) => Err(EachError::Query(QueryError::Unreadable(finding.message()))),
         None => Ok(()),
     }
 }
 
 /// An answer that grows.
-struct Collected {
+struct CollectedAnswer {
     answer: Answer,
     limit: usize,
     held: Option<MemoryReservation>,
 }
 
-impl Sink for Collected {
+impl Sink for CollectedAnswer {
     fn begin(&mut self, columns: Vec<String>, pool: &Arc<dyn MemoryPool>) {
         self.answer.columns = distinct(columns);
         self.held = Some(MemoryConsumer::new("answer").register(pool));
@@ -134,7 +194,8 @@ fn attempt(
     sql: &str,
     sources: &Sources,
     limits: &ReadLimits,
-    damage: &Arc<Damage>,
+    time: &TimeLeft,
+    way: &QueryWay,
     sink: &mut dyn Sink,
 ) -> Result<BTreeSet<String>, QueryError> {
     std::thread::scope(|scope| {
@@ -147,10 +208,9 @@ fn attempt(
                 .enable_all()
                 .build()
                 .map_err(|why| QueryError::Ended(why.to_string()))?;
-            let allowed = Duration::from_secs(limits.get(Limit::QuerySeconds));
-            let question = Question { sources, limits, damage, threads };
+            let question = Question { sources, limits, way, damage: &way.damage, threads };
             let named = runtime.block_on(async {
-                match tokio::time::timeout(allowed, question.ask(sql, sink)).await {
+                match tokio::time::timeout(time.get(), question.ask(sql, sink)).await {
                     Ok(named) => named,
                     Err(_) => Err(QueryError::Limit(limits.reached(Limit::QuerySeconds))),
                 }
@@ -168,6 +228,7 @@ fn attempt(
 struct Question<'a> {
     sources: &'a Sources,
     limits: &'a ReadLimits,
+    way: &'a QueryWay,
     damage: &'a Arc<Damage>,
     threads: usize,
 }
@@ -178,7 +239,9 @@ impl Question<'_> {
         let (context, pool) = self.context()?;
         functions::register(&context).map_err(QueryError::Engine)?;
         let named = parse::tables(&statement, &context.state())?;
+        let before = self.sources.archive_states();
         let read = self.register(&context, &named).await?;
+        self.check_listed(&before)?;
         let plan = context.state().statement_to_plan(statement).await.map_err(wrong)?;
         let only_asks = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         only_asks.verify_plan(&plan).map_err(wrong)?;
@@ -197,12 +260,41 @@ impl Question<'_> {
                 }
             };
             let Some(batch) = next else { break };
-            if !sink.take(batch.map_err(|error| failed(error, self.limits))?, self.limits)? {
+            if !sink.take(batch.map_err(|error| self.failed(error, &physical))?, self.limits)? {
                 break;
             }
         }
         self.check_rows(&physical)?;
         Ok(read)
+    }
+
+    /// Whether what was listed is there, and all that archives have. If somebody changed one meanwhile it is listed
+    /// again, and told of if that is of no use.
+    fn check_listed(&self, before: &[ArchiveState]) -> Result<(), QueryError> {
+        let now = self.sources.archive_states();
+        let states = self.sources.archives.iter().zip(before.iter().zip(&now));
+        for (archive, _) in states.filter(|(_, (before, now))| before != now || now.is_changing) {
+            if self.damage.is_last_try() {
+                self.damage.unsettled(&archive.name);
+            } else {
+                self.damage.note_moved();
+            }
+        }
+        match self.damage.has_moved() {
+            true => Err(QueryError::Ended("files were moved while they were listed".to_string())),
+            false => Ok(()),
+        }
+    }
+
+    /// Why the rows of a plan did not come.
+    fn failed(&self, error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> QueryError {
+        fn has_hash_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+            plan.name() == "HashJoinExec" || plan.children().into_iter().any(has_hash_join)
+        }
+        if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) && has_hash_join(plan) {
+            self.way.is_too_large.store(true, Ordering::Relaxed);
+        }
+        failed(error, self.limits)
     }
 
     fn context(&self) -> Result<(SessionContext, Arc<dyn MemoryPool>), QueryError> {
@@ -211,8 +303,11 @@ impl Question<'_> {
         let disk = DiskManagerBuilder::default().with_max_temp_directory_size(self.limits.get(Limit::QuerySpill));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).with_disk_manager_builder(disk);
         let runtime = runtime.build_arc().map_err(QueryError::Engine)?;
-        let mut config = SessionConfig::new().with_target_partitions(self.threads);
+        // Sides of a join are only sorted where there are several partitions.
+        let partitions = if self.way.sorts_joins { self.threads.max(2) } else { self.threads };
+        let mut config = SessionConfig::new().with_target_partitions(partitions);
         let options = config.options_mut();
+        options.optimizer.prefer_hash_join = !self.way.sorts_joins;
         // A sort sets memory aside for merging what it spilled: a part of little memory.
         options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(bytes / 16);
         options.execution.parquet.pushdown_filters = true;
@@ -333,7 +428,10 @@ impl Question<'_> {
         kind: Option<RecordKind>,
     ) -> Result<Vec<Part>, QueryError> {
         let one = |(at, archive): (usize, &Archive)| {
-            let files = kind.map_or_else(|| archive.index(), |kind| archive.files(kind.table()));
+            let files = kind.map_or_else(
+                || archive.index(),
+                |kind| archive.files(kind.table(), &mut |folder, why| self.damage.unlisted(folder, &why)),
+            );
             let files = files.into_iter().filter_map(|file| self.located(file)).collect();
             let files = self.files(None, fields.to_vec(), files, archive.store());
             let name = format!("_archived_{table}_{at}");
@@ -373,16 +471,24 @@ impl Question<'_> {
     }
 
     /// A file of an archive.
-    fn located(&self, file: Located) -> Option<TableFile> {
+    fn located(&self, file: LocatedFile) -> Option<TableFile> {
         match file {
-            Located::Local(path) => self.file("", &path, None),
-            Located::Remote(object) => Some(TableFile::remote("", &object)),
+            LocatedFile::Local(path) => self.file("", &path, None),
+            LocatedFile::Remote(object) => Some(TableFile::remote("", &object)),
         }
     }
 
     /// A file; one that is gone is told of, and left out.
     fn file(&self, dir: &str, path: &Path, rows: Option<u64>) -> Option<TableFile> {
-        TableFile::local(dir, path, rows).map_err(|why| self.damage.gone(path, &why)).ok()
+        match TableFile::local(dir, path, rows) {
+            Ok(file) => Some(file),
+            Err(why) => {
+                if !self.damage.is_moved(path) {
+                    self.damage.gone(path, &why);
+                }
+                None
+            }
+        }
     }
 
     /// Holds the rows that were read so far against their limit.

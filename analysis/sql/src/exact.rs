@@ -16,44 +16,44 @@ pub(super) fn sum() -> AggregateUDF {
         kind if kind.is_floating() || kind.is_null() => Some(DataType::Float64),
         _ => None,
     };
-    AggregateUDF::new_from_impl(Coerced::new(sum_udaf(), takes))
+    AggregateUDF::new_from_impl(CoercedFunction::new(sum_udaf(), takes))
 }
 
 /// A median: of whole numbers as well, a number between two of them.
 pub(super) fn median() -> AggregateUDF {
     let takes = |kind: &DataType| (kind.is_numeric() || kind.is_null()).then_some(DataType::Float64);
-    AggregateUDF::new_from_impl(Coerced::new(median_udaf(), takes))
+    AggregateUDF::new_from_impl(CoercedFunction::new(median_udaf(), takes))
 }
 
 /// A function of the engine that is given its argument as another type.
 #[derive(Debug)]
-struct Coerced {
+struct CoercedFunction {
     inner: Arc<AggregateUDF>,
     takes: fn(&DataType) -> Option<DataType>,
     signature: Signature,
 }
 
-impl Coerced {
+impl CoercedFunction {
     fn new(inner: Arc<AggregateUDF>, takes: fn(&DataType) -> Option<DataType>) -> Self {
         Self { inner, takes, signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 
-impl PartialEq for Coerced {
+impl PartialEq for CoercedFunction {
     fn eq(&self, other: &Self) -> bool {
         self.inner == other.inner
     }
 }
 
-impl Eq for Coerced {}
+impl Eq for CoercedFunction {}
 
-impl std::hash::Hash for Coerced {
+impl std::hash::Hash for CoercedFunction {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.inner.hash(state);
     }
 }
 
-impl AggregateUDFImpl for Coerced {
+impl AggregateUDFImpl for CoercedFunction {
     fn name(&self) -> &str {
         self.inner.name()
     }

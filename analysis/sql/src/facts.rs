@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// How a column is made of a manifest.
 #[derive(Clone, Copy)]
-enum Of {
+enum FactSource {
     Text(fn(&RunManifest) -> Option<String>),
     Int(fn(&RunManifest) -> Option<i64>),
     Bool(fn(&RunManifest) -> Option<bool>),
@@ -21,23 +21,23 @@ enum Of {
 pub(super) struct Fact {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
-    of: Of,
+    of: FactSource,
 }
 
 impl Fact {
     const fn text(name: &'static str, meaning: &'static str, of: fn(&RunManifest) -> Option<String>) -> Self {
-        Self { name, meaning, of: Of::Text(of) }
+        Self { name, meaning, of: FactSource::Text(of) }
     }
 
     const fn int(name: &'static str, meaning: &'static str, of: fn(&RunManifest) -> Option<i64>) -> Self {
-        Self { name, meaning, of: Of::Int(of) }
+        Self { name, meaning, of: FactSource::Int(of) }
     }
 
     pub(super) fn kind(&self) -> DataType {
         match self.of {
-            Of::Text(_) => DataType::Utf8View,
-            Of::Int(_) => DataType::Int64,
-            Of::Bool(_) => DataType::Boolean,
+            FactSource::Text(_) => DataType::Utf8View,
+            FactSource::Int(_) => DataType::Int64,
+            FactSource::Bool(_) => DataType::Boolean,
         }
     }
 
@@ -46,9 +46,9 @@ impl Fact {
             runs.iter().map(|run| run.and_then(&of)).collect()
         }
         match self.of {
-            Of::Text(of) => Arc::new(StringViewArray::from_iter(each(runs, of))),
-            Of::Int(of) => Arc::new(Int64Array::from(each(runs, of))),
-            Of::Bool(of) => Arc::new(BooleanArray::from(each(runs, of))),
+            FactSource::Text(of) => Arc::new(StringViewArray::from_iter(each(runs, of))),
+            FactSource::Int(of) => Arc::new(Int64Array::from(each(runs, of))),
+            FactSource::Bool(of) => Arc::new(BooleanArray::from(each(runs, of))),
         }
     }
 }
@@ -58,9 +58,15 @@ pub(super) const FACTS: &[Fact] = &[
     Fact::text("run_id", "Name of the run", |run| Some(run.run_id.clone())),
     Fact::text("host", "Machine", |run| Some(run.host.clone())),
     Fact::int("rank", "Rank of the process", |run| Some(run.rank.into())),
+    Fact::int("world_size", "Processes that are ranks of one program", |run| Some(run.world_size?.into())),
+    Fact::text("job", "The job of these processes, as its launcher calls it", |run| run.job.clone()),
     Fact::int("started_ns", "Start, nanoseconds since the Unix epoch", |run| Some(run.started_ns)),
     Fact::int("ended_ns", "End; absent after a crash", |run| run.ended_ns),
-    Fact { name: "complete", meaning: "Whether it was closed in order", of: Of::Bool(|run| Some(run.complete)) },
+    Fact {
+        name: "complete",
+        meaning: "Whether it was closed in order",
+        of: FactSource::Bool(|run| Some(run.complete)),
+    },
     Fact::int("asked", "Requests to warm up with", |run| i64::try_from(run.warmup_requests()).ok()),
     Fact::text("started_day", "Day of the start (UTC), as 2026-11-27", |run| Some(day(run.started_ns))),
     Fact::text("model_name", "The model", |run| model_key::NAME.of(&run.model).map(|name| name.to_string())),

@@ -1,7 +1,7 @@
 //! Parquet files as a table of the engine: scanned in pieces, only the columns and row groups that a query needs.
 
 use super::archived_runs::{SharedRuns, is_in};
-use super::damage::Damage;
+use super::damage::{Damage, DecodedColumns};
 use super::place::Store;
 use candlescope_reader::file_findings::damaged;
 use candlescope_reader::{ReadLimits, checked};
@@ -26,8 +26,8 @@ use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataBuilde
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use object_store::{ObjectMeta, ObjectStore};
 use std::collections::HashSet;
 use std::fmt;
@@ -195,7 +195,7 @@ struct Url(String);
 struct CheckedFiles {
     of_store: DefaultParquetFileReaderFactory,
     store: Arc<dyn ObjectStore>,
-    wanted: Arc<HashSet<String>>,
+    wanted: DecodedColumns,
     limits: ReadLimits,
     damage: Arc<Damage>,
 }
@@ -220,6 +220,7 @@ impl ParquetFileReaderFactory for CheckedFiles {
         let inner = self.of_store.create_reader(partition, file, hint, metrics)?;
         let footer = match (local, url) {
             (Some(path), _) => {
+                damage.open(&path, &self.wanted);
                 let (wanted, limits) = (Arc::clone(&self.wanted), self.limits.clone());
                 Footer::Local(LocalFooter { path, wanted, limits })
             }
@@ -242,13 +243,24 @@ enum Footer {
     Stored(StoredFooter),
 }
 
+impl Footer {
+    /// Notes if the file is gone: the engine opens it by its path for every range.
+    fn note_if_moved(&self, damage: &Damage) {
+        if let Self::Local(file) = self {
+            damage.is_moved(&file.path);
+        }
+    }
+}
+
 impl AsyncFileReader for CheckedFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<bytes::Bytes>> {
-        self.inner.get_bytes(range)
+        let (footer, damage) = (&self.footer, &self.damage);
+        self.inner.get_bytes(range).inspect_err(move |_| footer.note_if_moved(damage)).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<bytes::Bytes>>> {
-        self.inner.get_byte_ranges(ranges)
+        let (footer, damage) = (&self.footer, &self.damage);
+        self.inner.get_byte_ranges(ranges).inspect_err(move |_| footer.note_if_moved(damage)).boxed()
     }
 
     fn get_metadata<'a>(
@@ -265,7 +277,7 @@ impl AsyncFileReader for CheckedFile {
 /// The footer of a file on this machine.
 struct LocalFooter {
     path: PathBuf,
-    wanted: Arc<HashSet<String>>,
+    wanted: DecodedColumns,
     limits: ReadLimits,
 }
 
@@ -276,6 +288,9 @@ impl LocalFooter {
         let check = move || checked::metadata(&path, &|name| wanted.contains(name), &limits);
         match tokio::task::spawn_blocking(check).await.map_err(|why| ParquetError::External(Box::new(why)))? {
             Ok(metadata) => Ok(metadata),
+            Err(_) if damage.is_moved(&self.path) => {
+                Err(ParquetError::General(format!("`{}` is not there any more", self.path.display())))
+            }
             // The file is told of, and has no rows: all others are still read.
             Err(finding) => {
                 damage.tell(&self.path, finding);
@@ -293,8 +308,8 @@ struct StoredFooter {
 }
 
 impl StoredFooter {
-    /// As the engine's own reader does it, which does not say what kind of error there was: a file that cannot be understood is
-    /// told of, and has no rows; a store that does not answer ends the query.
+    /// As the engine's own reader does it, which does not say what kind of error there was: a file that cannot be
+    /// understood is told of, and has no rows; a store that does not answer ends the query.
     async fn read(&self, options: Option<&ArrowReaderOptions>, damage: &Damage) -> ParquetResult<Arc<ParquetMetaData>> {
         let footer = DFParquetMetadata::new(&*self.store, &self.meta)
             .with_page_index_policy(options.map(ArrowReaderOptions::column_index_policy));

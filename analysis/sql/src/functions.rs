@@ -1,7 +1,8 @@
-//! Functions that the engine lacks. Each has a pure SQL form for DuckDB and Spark: a macro (`script.rs`), an expression in its
-//! place ([`OWN_AGGREGATES`](super::OWN_AGGREGATES)), or a column of the tables and views ([`views`](super::views)).
+//! Functions that the engine lacks. Each has a pure SQL form for DuckDB and Spark: a macro (`script.rs`), an expression
+//! in its place ([`OWN_AGGREGATES`](super::OWN_AGGREGATES)), or a column of the tables and views
+//! ([`views`](super::views)).
 
-use super::exact;
+use super::{exact, exact_sum};
 use candlescope_schema::{PathInfo, Served};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, Int64Builder, ListBuilder, StringViewArray, StringViewBuilder,
@@ -44,10 +45,10 @@ pub(super) fn register(context: &SessionContext) -> Result<()> {
             Box::new(Interval { of, values: Vec::new() })
         }));
     }
-    context.register_udaf(exact::sum());
+    context.register_udaf(exact_sum::sum());
     context.register_udaf(exact::median());
     let two = vec![DataType::Int64, DataType::Int64];
-    context.register_udaf(aggregate("merged_ns", two, DataType::Int64, || Box::<Merged>::default()));
+    context.register_udaf(aggregate("merged_ns", two, DataType::Int64, || Box::<MergedIntervals>::default()));
     Ok(())
 }
 
@@ -187,13 +188,13 @@ impl Accumulator for Interval {
 
 /// `merged_ns(start, end)`: how long at least one of the intervals lasts, each instant counted once.
 #[derive(Debug, Default)]
-struct Merged {
+struct MergedIntervals {
     /// Sorted and apart from each other up to `tidy`; those after it as they came.
     intervals: Vec<(i64, i64)>,
     tidy: usize,
 }
 
-impl Merged {
+impl MergedIntervals {
     fn push(&mut self, starts: &Int64Array, ends: &Int64Array) {
         let new = starts.iter().zip(ends).filter_map(|(start, end)| start.zip(end)).filter(|(start, end)| start < end);
         self.intervals.extend(new);
@@ -220,7 +221,7 @@ impl Merged {
     }
 }
 
-impl Accumulator for Merged {
+impl Accumulator for MergedIntervals {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.push(values[0].as_primitive::<Int64Type>(), values[1].as_primitive::<Int64Type>());
         Ok(())

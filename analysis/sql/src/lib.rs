@@ -10,6 +10,7 @@ mod archived_runs;
 mod damage;
 mod engine;
 mod exact;
+mod exact_sum;
 mod facts;
 mod files;
 mod functions;

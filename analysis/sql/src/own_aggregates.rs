@@ -1,8 +1,8 @@
 //! Aggregates of our own in the SQL of other engines.
 
-/// The rank of the lower end of a median's 95 % interval among `$n` sorted values, from six on: the largest k for which at most
-/// 2.5 % of binomial(n, 1/2) lies below k. A normal quantile with the next term of its expansion, which is the same as the
-/// sum of the binomial's terms for every n up to ten million.
+/// The rank of the lower end of a median's 95 % interval among `$n` sorted values, from six on: the largest k for which
+/// at most 2.5 % of binomial(n, 1/2) lies below k. A normal quantile with the next term of its expansion, which is the
+/// same as the sum of the binomial's terms for every n up to ten million.
 macro_rules! rank {
     ($n:literal) => {
         concat!("CAST(floor((", $n, " + 1 - 1.95996398454 * sqrt(", $n, ") + 0.4641 / sqrt(", $n, ")) / 2) AS INT)")
@@ -37,8 +37,8 @@ macro_rules! end_in_spark {
 
 /// An aggregate that is there in this engine and not in others.
 ///
-/// DuckDB has macros for them. Spark has none: a function that SQL makes there cannot be an aggregate, and Sail makes none at
-/// all. An expression of lists stands there in place of a call.
+/// DuckDB has macros for them. Spark has none: a function that SQL makes there cannot be an aggregate, and Sail makes
+/// none at all. An expression of lists stands there in place of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnAggregate {
@@ -54,8 +54,9 @@ pub struct OwnAggregate {
 
 /// All of them.
 ///
-/// Starts and ends of intervals are sorted apart from each other: no interval is open between the n-th end and the start after
-/// the n-th if that start is later. Such gaps are taken from the time between the first start and the last end.
+/// Starts and ends of intervals are sorted apart from each other: no interval is open between the n-th end and the
+/// start after the n-th if that start is later. Such gaps are taken from the time between the first start and the last
+/// end.
 pub const OWN_AGGREGATES: &[OwnAggregate] = &[
     OwnAggregate {
         name: "merged_ns",
@@ -85,8 +86,8 @@ impl OwnAggregate {
         format!("CREATE OR REPLACE MACRO {}({parameters}) AS\n    {body};\n\n", self.name)
     }
 
-    /// What a query for Spark SQL or Sail says in place of a call with these arguments, which are expressions in the order of
-    /// [`takes`](Self::takes). Arguments that are missing stay names in braces.
+    /// What a query for Spark SQL or Sail says in place of a call with these arguments, which are expressions in the
+    /// order of [`takes`](Self::takes). Arguments that are missing stay names in braces.
     pub fn in_spark(&self, arguments: &[&str]) -> String {
         let parts = self.takes.iter().zip(arguments);
         parts.fold(self.spark.to_string(), |text, (name, argument)| text.replace(&format!("{{{name}}}"), argument))

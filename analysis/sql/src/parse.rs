@@ -152,8 +152,8 @@ pub(super) fn tables(statement: &Statement, state: &SessionState) -> Result<BTre
 ///
 /// A column of a join's `USING` is the left table's: inside `EXISTS` its name alone would not say which.
 ///
-/// A row of which a value on the left is null is in no list and not outside of one, also where SQL can tell: to look through the
-/// list for each of them would take the product of their numbers.
+/// A row of which a value on the left is null is in no list and not outside of one, also where SQL can tell: to look
+/// through the list for each of them would take the product of their numbers.
 struct Rewrites {
     /// Lists of pairs that may still be rewritten: one that is left out holds the query inside twice.
     pairs: usize,

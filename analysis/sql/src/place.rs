@@ -4,10 +4,13 @@ use super::left_out::LeftOut;
 use candlescope_reader::OpenError;
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
+use datafusion::arrow::datatypes::Field;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Runs of one query.
 pub(super) const MOST: usize = 100_000;
@@ -78,8 +81,8 @@ pub fn is_run(dir: &Path) -> bool {
     dir.join(MANIFEST_FILE).is_file() || RecordKind::ALL.into_iter().any(has_segment)
 }
 
-/// Whether the file of this name is a segment that was finished, or not; `None` where it is none. Segments have numbers: other
-/// programs call their files `part-00000-….parquet`.
+/// Whether the file of this name is a segment that was finished, or not; `None` where it is none. Segments have
+/// numbers: other programs call their files `part-00000-….parquet`.
 pub(super) fn is_segment(name: &str) -> Option<bool> {
     let finished = name.strip_suffix(IN_PROGRESS_SUFFIX).unwrap_or(name);
     let number = finished.strip_prefix("part-")?.strip_suffix(".parquet")?;
@@ -110,6 +113,8 @@ pub(super) struct Archive {
     /// As it was named.
     pub(super) name: String,
     pub(super) place: ArchiveLocation,
+    /// Columns of its index; none where that cannot be read.
+    pub(super) columns: Vec<Field>,
 }
 
 /// Where an archive is.
@@ -151,7 +156,12 @@ impl RemoteRun {
 
 impl Archive {
     pub(super) fn local(root: PathBuf) -> Self {
-        Self { name: root.display().to_string(), place: ArchiveLocation::Local(root) }
+        Self { name: root.display().to_string(), place: ArchiveLocation::Local(root), columns: Vec::new() }
+    }
+
+    /// Whether its index has this column, as far as that can be read: one of another version may lack it.
+    pub(super) fn has_column(&self, name: &str) -> bool {
+        self.columns.is_empty() || self.columns.iter().any(|column| column.name().eq_ignore_ascii_case(name))
     }
 
     pub(super) fn store(&self) -> Store {
@@ -162,28 +172,35 @@ impl Archive {
     }
 
     /// Its index.
-    pub(super) fn index(&self) -> Vec<Located> {
+    pub(super) fn index(&self) -> Vec<LocatedFile> {
         match &self.place {
-            ArchiveLocation::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
+            ArchiveLocation::Local(root) => vec![LocatedFile::Local(root.join(ARCHIVE_INDEX))],
             ArchiveLocation::Remote { root, objects, .. } => {
                 let index = root.clone().join(ARCHIVE_INDEX);
-                objects.iter().filter(|object| object.location == index).cloned().map(Located::Remote).collect()
+                objects.iter().filter(|object| object.location == index).cloned().map(LocatedFile::Remote).collect()
             }
         }
     }
 
-    /// Its files of a table: `table/date=…/machine=…/….parquet`.
-    pub(super) fn files(&self, table: &str) -> Vec<Located> {
+    /// Its files of a table: `table/date=…/machine=…/….parquet`. What cannot be listed goes to `unlisted`.
+    pub(super) fn files(&self, table: &str, unlisted: &mut dyn FnMut(&Path, io::Error)) -> Vec<LocatedFile> {
         match &self.place {
             ArchiveLocation::Local(root) => {
-                let inside = |dir: PathBuf| {
-                    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-                    let mut paths: Vec<PathBuf> = entries.collect();
-                    paths.sort();
-                    paths
-                };
-                let files = inside(root.join(table)).into_iter().flat_map(inside).flat_map(inside);
-                files.filter(|path| is_parquet(path.extension())).map(Located::Local).collect()
+                let mut folders = vec![root.join(table)];
+                // Its days, and their machines.
+                for _ in 0..2 {
+                    let mut below = Vec::new();
+                    for folder in &folders {
+                        below.extend(inside(folder, true, unlisted));
+                    }
+                    folders = below;
+                }
+                let mut files = Vec::new();
+                for folder in &folders {
+                    files.extend(inside(folder, false, unlisted));
+                }
+                files.retain(|path| is_parquet(path.extension()));
+                files.into_iter().map(LocatedFile::Local).collect()
             }
             ArchiveLocation::Remote { root, objects, .. } => {
                 let is_of_table = |object: &&ObjectMeta| {
@@ -193,9 +210,20 @@ impl Archive {
                     // What is being written begins with a dot.
                     of.as_ref() == table && name.as_ref().ends_with(".parquet") && !name.as_ref().starts_with('.')
                 };
-                objects.iter().filter(is_of_table).cloned().map(Located::Remote).collect()
+                objects.iter().filter(is_of_table).cloned().map(LocatedFile::Remote).collect()
             }
         }
+    }
+
+    /// What tells whether it was changed: every change replaces the index.
+    pub(super) fn state(&self) -> ArchiveState {
+        let index = match &self.place {
+            ArchiveLocation::Local(root) => root.join(ARCHIVE_INDEX).metadata().ok(),
+            // What a store has was listed once.
+            ArchiveLocation::Remote { .. } => None,
+        };
+        let index = index.map(|found| (found.len(), found.modified().ok()));
+        ArchiveState { index, is_changing: self.is_changing() }
     }
 
     /// Whether a change of it was stopped, or is being made.
@@ -210,13 +238,50 @@ impl Archive {
     }
 }
 
+/// An archive as it was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArchiveState {
+    /// Bytes of its index, and when that was written.
+    index: Option<(u64, Option<SystemTime>)>,
+    /// Whether a change was stopped then, or was being made.
+    pub(super) is_changing: bool,
+}
+
+/// What a folder holds, in order: its folders, or its files. One that is gone by now holds nothing; one that cannot be
+/// listed, and a link that cannot be followed, go to `unlisted`.
+fn inside(folder: &Path, of_folders: bool, unlisted: &mut dyn FnMut(&Path, io::Error)) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>()) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(why) => {
+            unlisted(folder, why);
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        let is_folder = match entry.file_type() {
+            Ok(kind) if !kind.is_symlink() => Ok(kind.is_dir()),
+            _ => path.metadata().map(|behind| behind.is_dir()),
+        };
+        match is_folder {
+            Ok(is_folder) if is_folder == of_folders => found.push(path),
+            Err(why) if why.kind() != io::ErrorKind::NotFound => unlisted(&path, why),
+            _ => {}
+        }
+    }
+    found.sort();
+    found
+}
+
 fn is_parquet(extension: Option<&std::ffi::OsStr>) -> bool {
     extension.is_some_and(|of| of == "parquet")
 }
 
 /// A file.
 #[derive(Debug, Clone)]
-pub(super) enum Located {
+pub(super) enum LocatedFile {
     /// Path of a file on this machine.
     Local(PathBuf),
     /// An object in a store, as the store's listing describes it.

@@ -1,7 +1,7 @@
 //! Why a query could not be answered.
 
 use super::place::SourceError;
-use candlescope_reader::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
+use candlescope_reader::limits::{ExceededLimit, Limit, ReadLimits, VARIABLE};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 
@@ -28,7 +28,7 @@ pub enum QueryError {
         "the query takes more than {} {} (limit `{}`): ask for less, or set {VARIABLE}={}={}",
         .0.allowed, .0.limit.meaning(), .0.limit.name(), .0.limit.name(), .0.allowed.saturating_mul(4)
     )]
-    Limit(Exceeded),
+    Limit(ExceededLimit),
     /// A file cannot be read, or no longer.
     #[error("what the query reads cannot be read: {0}")]
     Unreadable(String),
@@ -52,8 +52,8 @@ pub enum EachError<E> {
     Taken(E),
 }
 
-impl From<Exceeded> for QueryError {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<ExceededLimit> for QueryError {
+    fn from(exceeded: ExceededLimit) -> Self {
         Self::Limit(exceeded)
     }
 }

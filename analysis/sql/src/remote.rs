@@ -75,7 +75,7 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<RemotePlaces, Sourc
     for root in archives {
         let objects = below(&objects, &root).to_vec();
         let place = ArchiveLocation::Remote { store: store.clone(), root: root.clone(), objects };
-        found.archives.push(Archive { name: name(&root), place });
+        found.archives.push(Archive { name: name(&root), place, columns: Vec::new() });
     }
     for (dir, description) in described {
         let run = description
@@ -121,7 +121,8 @@ fn run<'a>(
     Ok(RemoteRun { name, store: store.clone(), manifest, files, findings })
 }
 
-/// All objects below a folder, each folder asked for by itself. Where there are more than [`MOST_OBJECTS`], some more than these.
+/// All objects below a folder, each folder asked for by itself. Where there are more than [`MOST_OBJECTS`], some more
+/// than these.
 async fn by_folder(store: &dyn ObjectStore, root: &ObjectPath) -> Result<Vec<ObjectMeta>, object_store::Error> {
     let (mut objects, mut folders, mut asked) = (Vec::new(), vec![root.clone()], 0);
     while !folders.is_empty() && objects.len() <= MOST_OBJECTS {
@@ -153,7 +154,8 @@ fn below<'a>(objects: &'a [ObjectMeta], folder: &ObjectPath) -> &'a [ObjectMeta]
     &objects[from..from + count]
 }
 
-/// Roots of archives, and directories of runs outside of these with the object that describes each, if there is one.
+/// Roots of archives, and directories of runs outside of their tables with the object that describes each, if there is
+/// one.
 fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, Option<ObjectMeta>)>) {
     let above = |object: &ObjectMeta, levels: usize| {
         let parts: Vec<_> = object.location.parts().collect();
@@ -166,7 +168,13 @@ fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, Option<O
             archives.push(root);
         }
     }
-    let outside = |object: &&ObjectMeta| !archives.iter().any(|archive| object.location.prefix_matches(archive));
+    let is_table = |name: &str| RecordKind::ALL.iter().any(|kind| kind.table() == name);
+    // Programs may write into a folder that is its own archive.
+    let in_table = |object: &ObjectMeta, root: &ObjectPath| {
+        let first = object.location.prefix_match(root).and_then(|mut below| below.next());
+        first.is_some_and(|part| is_table(part.as_ref()))
+    };
+    let outside = |object: &&ObjectMeta| !archives.iter().any(|root| in_table(object, root));
     let mut dirs: BTreeMap<ObjectPath, Option<ObjectMeta>> = BTreeMap::new();
     for object in objects.iter().filter(outside) {
         let Some(file) = object.location.filename() else { continue };
@@ -175,7 +183,7 @@ fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, Option<O
         } else if is_segment(file).is_some() {
             let parts: Vec<_> = object.location.parts().collect();
             let table = parts.len().checked_sub(2).map(|at| parts[at].as_ref());
-            if table.is_some_and(|table| RecordKind::ALL.iter().any(|kind| kind.table() == table)) {
+            if table.is_some_and(is_table) {
                 dirs.entry(above(object, 2)).or_default();
             }
         }
@@ -183,8 +191,8 @@ fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, Option<O
     (archives, dirs.into_iter().collect())
 }
 
-/// What is read of a run's description: an error of its own where the run has none, where it is too large, and where it alone
-/// may not be read.
+/// What is read of a run's description: an error of its own where the run has none, where it is too large, and where it
+/// alone may not be read.
 async fn manifest_bytes(
     store: &dyn ObjectStore,
     object: Option<&ObjectMeta>,
@@ -327,6 +335,8 @@ mod tests {
         let objects = [
             "a/runs.parquet",
             "a/spans/x/y/runs-1.parquet",
+            "a/spans/x/run.json",
+            "a/steps/part-0.parquet",
             "a/b/spans/part-0.parquet",
             "b/one/run.json",
             "b/two/spans/part-0.parquet",
@@ -341,7 +351,8 @@ mod tests {
         let (archives, dirs) = places(&objects);
         assert_eq!(archives, [ObjectPath::from("a")]);
         let dirs: Vec<_> = dirs.iter().map(|(dir, description)| (dir.as_ref(), description.is_some())).collect();
-        assert_eq!(dirs, [("", true), ("b/one", true), ("b/three", false), ("b/two", false)]);
+        // A program may write beside the tables of an archive.
+        assert_eq!(dirs, [("", true), ("a/b", false), ("b/one", true), ("b/three", false), ("b/two", false)]);
         let mut sorted = ["b/one.txt", "b/one/run.json", "b/one/spans/x", "b/one0", "b/two/run.json"].map(object);
         sorted.sort_by(|a, b| a.location.cmp(&b.location));
         let of = |folder: &str| below(&sorted, &ObjectPath::from(folder)).len();

@@ -1,15 +1,14 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
-use super::facts::FACTS;
 use super::own_aggregates::OWN_AGGREGATES;
-use super::place::{Archive, ArchiveLocation, Located, RESULTS as RESULTS_FILE};
+use super::place::{Archive, ArchiveLocation, LocatedFile, RESULTS as RESULTS_FILE};
 use super::source::{DIR, Sources};
 use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Column, ColumnType, columns};
 use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Component, Path};
@@ -20,8 +19,8 @@ use std::path::{Component, Path};
 pub enum Engine {
     /// DuckDB: views that replace those of the same name, behind macros for functions that it lacks.
     DuckDb,
-    /// Spark SQL: Spark itself, Sail, Databricks. Paths must be readable by its workers. Aggregates of our own are not there:
-    /// [`OwnAggregate::in_spark`](super::OwnAggregate::in_spark).
+    /// Spark SQL: Spark itself, Sail, Databricks. Paths must be readable by its workers. Aggregates of our own are not
+    /// there: [`OwnAggregate::in_spark`](super::OwnAggregate::in_spark).
     Spark,
 }
 
@@ -80,8 +79,8 @@ impl Engine {
     fn text(self, text: &str) -> String {
         match self {
             Self::DuckDb => format!("'{}'", text.replace('\'', "''")),
-            // Backslashes begin escapes there. Whoever takes the script apart at the ends of its statements must not find one in
-            // a text.
+            // Backslashes begin escapes there. Whoever takes the script apart at the ends of its statements must not
+            // find one in a text.
             Self::Spark => {
                 let text = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\r', "\\r");
                 format!("'{text}'")
@@ -104,15 +103,39 @@ impl Engine {
     fn literal(self, path: &str) -> String {
         match self {
             Self::DuckDb => path.replace('[', "[[]").replace('*', "[*]").replace('?', "[?]"),
-            Self::Spark => path.to_string(),
+            // Hadoop takes the backslash as an escape in there; Sail, whose patterns have none, as one more character
+            // of the set.
+            Self::Spark => {
+                let means_more = |c: char| matches!(c, '[' | '*' | '?' | '{' | '\\');
+                path.chars().map(|c| if means_more(c) { format!("[\\{c}]") } else { c.to_string() }).collect()
+            }
         }
     }
 
-    /// These columns of the indexes of archives.
-    fn indexes<'a>(self, sources: &'a Sources, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    /// No value of a type.
+    fn null(self, kind: &DataType) -> String {
+        let of = match kind {
+            DataType::Int64 => self.kind(ColumnType::Int64),
+            DataType::Float64 => self.kind(ColumnType::Float64),
+            DataType::Boolean => "BOOLEAN",
+            _ => self.kind(ColumnType::Utf8),
+        };
+        format!("CAST(NULL AS {of})")
+    }
+
+    /// These columns of the indexes of archives; what the index of another version lacks is null.
+    fn indexes<'a>(
+        self,
+        sources: &'a Sources,
+        fields: impl Iterator<Item = &'a Field> + Clone + 'a,
+    ) -> impl Iterator<Item = String> + 'a {
         sources.archives.iter().filter_map(move |archive| {
             let index = self.place(archive.index().first()?, archive);
-            let rest = names.iter().filter(|name| **name != RUN).map(|name| self.quoted(name));
+            let column = |field: &Field| match archive.has_column(field.name()) {
+                true => self.quoted(field.name()),
+                false => format!("{} AS {}", self.null(field.data_type()), self.quoted(field.name())),
+            };
+            let rest = fields.clone().filter(|field| field.name() != RUN).map(column);
             let columns: Vec<String> = std::iter::once(self.run_of(sources, archive)).chain(rest).collect();
             Some(format!("SELECT {} FROM {}", columns.join(", "), self.parquet(&[index])))
         })
@@ -127,17 +150,18 @@ impl Engine {
     }
 
     /// A file as the engine is told of it.
-    fn place(self, file: &Located, archive: &Archive) -> String {
+    fn place(self, file: &LocatedFile, archive: &Archive) -> String {
         match file {
-            Located::Local(path) => self.literal(&absolute(path)),
-            Located::Remote(object) => self.literal(&format!("{}{}", archive.store().url.as_str(), object.location)),
+            LocatedFile::Local(path) => self.literal(&absolute(path)),
+            LocatedFile::Remote(object) => {
+                self.literal(&format!("{}{}", archive.store().url.as_str(), object.location))
+            }
         }
     }
 
     /// Every column of the indexes.
     fn archived(self, sources: &Sources) -> String {
-        let names: Vec<&str> = sources.index_columns().iter().map(|field| field.name().as_str()).collect();
-        self.indexes(sources, &names).collect::<Vec<_>>().join("\nUNION ALL ")
+        self.indexes(sources, sources.index_columns().iter()).collect::<Vec<_>>().join("\nUNION ALL ")
     }
 
     fn kind(self, kind: ColumnType) -> &'static str {
@@ -155,15 +179,10 @@ impl Engine {
         let Ok(rows) = super::facts::rows(&sources.described()) else {
             return "SELECT NULL AS run WHERE 1 = 0".into();
         };
-        let null = |kind: &DataType| match kind {
-            DataType::Int64 => "CAST(NULL AS BIGINT)".to_string(),
-            DataType::Boolean => "CAST(NULL AS BOOLEAN)".to_string(),
-            _ => format!("CAST(NULL AS {})", self.kind(ColumnType::Utf8)),
-        };
         let value = |at: usize, row: usize| {
             let column = rows.column(at);
             if column.is_null(row) {
-                return null(column.data_type());
+                return self.null(column.data_type());
             }
             match column.data_type() {
                 DataType::Int64 => format!("CAST({} AS BIGINT)", column.as_primitive::<Int64Type>().value(row)),
@@ -171,17 +190,16 @@ impl Engine {
                 _ => self.text(column.as_string_view().value(row)),
             }
         };
-        let names: Vec<&str> = std::iter::once("run").chain(FACTS.iter().map(|fact| fact.name)).collect();
+        let fields = rows.schema_ref().fields().iter().map(|field| &**field);
         let row = |row: usize| {
-            let values =
-                names.iter().enumerate().map(|(at, name)| format!("{} AS {}", value(at, row), self.quoted(name)));
+            let named = fields.clone().enumerate();
+            let values = named.map(|(at, field)| format!("{} AS {}", value(at, row), self.quoted(field.name())));
             format!("SELECT {}", values.collect::<Vec<_>>().join(", "))
         };
         let mut all: Vec<String> = (0..rows.num_rows()).map(row).collect();
-        all.extend(self.indexes(sources, &names));
+        all.extend(self.indexes(sources, fields.clone()));
         if all.is_empty() {
-            let fields = rows.schema_ref().fields().iter();
-            let none = fields.map(|field| format!("{} AS {}", null(field.data_type()), self.quoted(field.name())));
+            let none = fields.map(|field| format!("{} AS {}", self.null(field.data_type()), self.quoted(field.name())));
             let none: Vec<String> = none.collect();
             return format!("SELECT {} WHERE 1 = 0", none.join(", "));
         }
@@ -197,13 +215,16 @@ impl Engine {
         };
         let names: Vec<String> = of.iter().map(|column| self.quoted(column.name)).collect();
         let archived = sources.archives.iter().filter_map(|archive| {
-            let files = archive.files(kind.table());
-            // A folder without files is an error in some engines.
-            files.first()?;
+            let mut is_listed = true;
+            let files = archive.files(kind.table(), &mut |_, _| is_listed = false);
+            // A folder without files is an error in some engines. Of one that cannot be listed the engine says so.
+            if files.is_empty() && is_listed {
+                return None;
+            }
             let folder = match &archive.place {
                 ArchiveLocation::Local(root) => self.literal(&absolute(&root.join(kind.table()))),
                 ArchiveLocation::Remote { root, store, .. } => {
-                    format!("{}{}", store.url.as_str(), root.clone().join(kind.table()))
+                    self.literal(&format!("{}{}", store.url.as_str(), root.clone().join(kind.table())))
                 }
             };
             let files = match (self, &archive.place) {
@@ -283,14 +304,14 @@ impl Engine {
             for segment in run.segments().iter().filter(|segment| segment.kind == kind) {
                 let Ok(schema) = checked::schema(&segment.path, limits) else { continue };
                 let known = of.iter().map(|column| schema.field_with_name(column.name).is_ok()).collect();
-                files.entry(known).or_default().push(absolute(&segment.path));
+                files.entry(known).or_default().push(self.literal(&absolute(&segment.path)));
             }
             parts.extend(self.spark_parts(of, &run.dir().display().to_string(), files));
         }
         for run in &sources.remote {
             // What columns these have is not looked up: those of this version.
-            let files: Vec<String> =
-                run.files.iter().filter(|(of, _)| *of == kind).map(|(_, object)| run.url(object)).collect();
+            let of_kind = run.files.iter().filter(|(of, _)| *of == kind);
+            let files: Vec<String> = of_kind.map(|(_, object)| self.literal(&run.url(object))).collect();
             parts.extend(self.spark_parts(of, &run.name, BTreeMap::from([(vec![true; of.len()], files)])));
         }
         parts.join("\nUNION ALL ")

@@ -2,7 +2,8 @@
 
 use super::left_out::LeftOut;
 use super::place::{
-    ARCHIVE_INDEX, Archive, ArchiveLocation, Located, MOST, RESULTS, RemoteRun, SourceError, Store, is_aside, is_run,
+    ARCHIVE_INDEX, Archive, ArchiveLocation, ArchiveState, LocatedFile, MOST, RESULTS, RemoteRun, SourceError, Store,
+    is_aside, is_run,
 };
 use super::remote;
 use super::views::RUNS;
@@ -105,8 +106,7 @@ impl Sources {
 
     fn open_local(&mut self, path: &Path, limits: &ReadLimits) -> Result<(), SourceError> {
         if path.join(ARCHIVE_INDEX).is_file() {
-            self.archives.push(Archive::local(path.to_path_buf()));
-            return Ok(());
+            return self.open_archive(path, limits, DEEPEST);
         }
         match Run::open_within(path, limits.clone()) {
             Ok(run) => self.runs.push(run),
@@ -125,6 +125,12 @@ impl Sources {
         Ok(())
     }
 
+    /// An archive, and runs that lie in its folder: where programs write into a folder that is its own archive.
+    fn open_archive(&mut self, root: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
+        self.archives.push(Archive::local(root.to_path_buf()));
+        self.look(root, limits, depth)
+    }
+
     fn found(&self) -> [usize; 4] {
         [self.runs.len(), self.remote.len(), self.studies.len(), self.archives.len()]
     }
@@ -132,6 +138,13 @@ impl Sources {
     /// A run that is open already, alone.
     pub fn of(run: Run) -> Self {
         Self { runs: vec![run], ..Self::default() }
+    }
+
+    /// The archive in a directory of this machine, alone: without runs that lie beside its tables.
+    pub fn of_archive(root: &Path, limits: &ReadLimits) -> Self {
+        let mut sources = Self { archives: vec![Archive::local(root.to_path_buf())], ..Self::default() };
+        sources.name_columns(limits);
+        sources
     }
 
     /// Runs of folders that cannot be read, and why.
@@ -152,6 +165,11 @@ impl Sources {
         self.archives.iter().filter(|archive| archive.is_changing()).map(|archive| archive.name.as_str())
     }
 
+    /// The archives as they are now.
+    pub(super) fn archive_states(&self) -> Vec<ArchiveState> {
+        self.archives.iter().map(Archive::state).collect()
+    }
+
     /// Whether there may be more than one run.
     pub(super) fn has_several(&self) -> bool {
         !self.archives.is_empty() || self.runs.len() + self.remote.len() > 1
@@ -162,8 +180,8 @@ impl Sources {
         &self.runs
     }
 
-    /// What opening the runs that are no part of an archive showed of these tables, of which `runs` has what `run.json` says:
-    /// files that cannot be read or were not finished. Segments in object stores are opened when they are asked.
+    /// What opening the runs that are no part of an archive showed of these tables, of which `runs` has what `run.json`
+    /// says: files that cannot be read or were not finished. Segments in object stores are opened when they are asked.
     pub fn damage(&self, of: impl Fn(&str) -> bool) -> impl Iterator<Item = &Finding> {
         let local = self.runs.iter().flat_map(|run| run.findings().iter().map(|finding| (run.dir(), finding)));
         let of_stores = self.remote.iter().map(|run| (Path::new(&run.name), &run.findings));
@@ -208,24 +226,15 @@ impl Sources {
         &self.index_columns
     }
 
-    /// Every file of this machine that a query may read, but for those of studies.
-    pub(super) fn local_files(&self) -> impl Iterator<Item = PathBuf> {
-        let segments = self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.clone());
-        let archived = self.archives.iter().flat_map(|archive| {
-            let tables = RecordKind::ALL.iter().flat_map(|kind| archive.files(kind.table()));
-            archive.index().into_iter().chain(tables)
-        });
-        let archived = archived.filter_map(|file| match file {
-            Located::Local(path) => Some(path),
-            Located::Remote(_) => None,
-        });
-        segments.chain(archived)
-    }
-
     fn name_columns(&mut self, limits: &ReadLimits) {
         let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
         self.columns = all_columns(studies.iter().filter_map(|file| checked::schema(file, limits).ok()), Some(DIR));
-        let indexes: Vec<SchemaRef> = self.archives.iter().filter_map(|archive| schema_of(archive, limits)).collect();
+        let mut indexes: Vec<SchemaRef> = Vec::new();
+        for archive in &mut self.archives {
+            let Some(schema) = schema_of(archive, limits) else { continue };
+            archive.columns = schema.fields().iter().map(|field| (**field).clone()).collect();
+            indexes.push(schema);
+        }
         self.index_columns = all_columns(indexes.into_iter(), None);
     }
 
@@ -245,12 +254,12 @@ impl Sources {
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .map(|entry| entry.path())
-            .filter(|path| !is_aside(path))
+            .filter(|path| !is_aside(path) && !is_table(dir, path))
             .collect();
         inside.sort();
         for path in inside {
             if path.join(ARCHIVE_INDEX).is_file() {
-                self.archives.push(Archive::local(path));
+                self.open_archive(&path, limits, depth.saturating_sub(1))?;
                 continue;
             }
             if self.runs.len() >= MOST {
@@ -280,6 +289,12 @@ impl Sources {
     }
 }
 
+/// Whether a path in a folder is a table of the archive that the folder is.
+fn is_table(dir: &Path, path: &Path) -> bool {
+    let is_named = |kind: RecordKind| path.file_name().is_some_and(|name| name == kind.table());
+    RecordKind::ALL.into_iter().any(is_named) && dir.join(ARCHIVE_INDEX).is_file()
+}
+
 /// The table that a finding about a run's files is about; `None` where it may be any.
 fn table_of<'a>(dir: &Path, finding: &'a Finding) -> Option<&'a str> {
     if let Some(table) = finding.place.get(&Place::Table) {
@@ -295,8 +310,8 @@ fn table_of<'a>(dir: &Path, finding: &'a Finding) -> Option<&'a str> {
 /// Columns of an archive's index. What cannot be read has none: that is told when its rows are asked for.
 fn schema_of(archive: &Archive, limits: &ReadLimits) -> Option<SchemaRef> {
     match archive.index().first()? {
-        Located::Local(path) => checked::schema(path, limits).ok(),
-        Located::Remote(index) => remote::schema(&archive.store(), index),
+        LocatedFile::Local(path) => checked::schema(path, limits).ok(),
+        LocatedFile::Remote(index) => remote::schema(&archive.store(), index),
     }
 }
 

@@ -58,6 +58,7 @@ pub const VIEWS: &[View] = views![
     "device_accounts",
     "headlines",
     "days",
+    "rank_runs",
     "rank_steps",
     "stragglers",
 ];

@@ -43,7 +43,7 @@ fn time_of_functions_is_read_with_the_paths_that_it_belongs_to() {
 fn time_off_the_cpu_is_that_of_known_steps_raised_to_all() {
     let dir = tempfile::tempdir().unwrap();
     let (mut batch, manifest) = make(&Scenario::on_gpu());
-    let analysis_of = |batch: &candlescope_schema::record::Batch| {
+    let analysis_of = |batch: &candlescope_schema::Batch| {
         write_run(dir.path(), batch, &manifest, 777);
         let host = Analysis::of(&Run::open(dir.path()).unwrap()).host.expect("samples");
         std::fs::remove_dir_all(dir.path()).unwrap();

@@ -9,6 +9,7 @@ use candlescope_reader::Run;
 use candlescope_report::{ReportOptions, TerminalOptions, write_report};
 use candlescope_report::{html, json, markdown, terminal};
 use candlescope_schema::run::{Code, Finding};
+use candlescope_schema::{SampleRecord, metric};
 use candlescope_testkit::with;
 use tempfile::tempdir;
 
@@ -138,7 +139,8 @@ fn a_report_defines_what_it_shows_and_nothing_else() {
     }
     let on_gpu = keys(&Scenario::on_gpu());
     let missing: Vec<&str> = DEFINITIONS.iter().map(|d| d.key).filter(|key| !on_gpu.contains(key)).collect();
-    let untold = ["queue", "hfu", "usd_per_million_output_tokens"];
+    let of_slots = ["kv_allocated", "kv_used", "kv_allocated_per_used"];
+    let untold = [&["queue"][..], &of_slots, &["hfu", "usd_per_million_output_tokens"]].concat();
     assert_eq!(missing, untold, "this run does not tell them, and shows all the others");
 }
 
@@ -241,6 +243,47 @@ fn peak_memory_says_who_saw_it() {
         assert!(markdown::report(&analysis).contains(source));
         assert!(html::page(&analysis).contains(&source.replace('\'', "&#x27;")));
     }
+}
+
+#[test]
+fn memory_for_keys_and_values_is_held_against_what_was_used_of_it() {
+    let of = |used: &[f64]| {
+        let dir = tempdir().unwrap();
+        let (mut batch, manifest) = make(&Scenario::default());
+        let at = batch.samples[0].clone();
+        let mut sample = |metric, value| {
+            let host =
+                |r: &mut SampleRecord| (r.metric, r.value, r.unit, r.device) = (metric, value, "bytes", "host".into());
+            batch.samples.push(with(at.clone(), host));
+        };
+        for used in used {
+            sample(metric::KV_ALLOCATED, f64::from(96 << 20));
+            sample(metric::KV_USED, *used);
+        }
+        write_run(dir.path(), &batch, &manifest, 1_000_000);
+        Analysis::of(&Run::open(dir.path()).unwrap())
+    };
+    let mib = f64::from(1 << 20);
+    let analysis = of(&[0.0, 12.0 * mib, 3.0 * mib]);
+    let figures = &json::metrics(&analysis)["figures"];
+    let value = |key: &str| (figures[key]["value"].as_f64(), figures[key]["n"].as_u64());
+    assert_eq!(value("kv_allocated"), (Some(96.0 * mib), Some(3)));
+    assert_eq!((value("kv_used"), value("kv_allocated_per_used").0), ((Some(12.0 * mib), Some(3)), Some(8.0)));
+    let said = "at most 12.0 MiB held tokens: allocated ÷ used is 8.00.";
+    for text in [markdown::report(&analysis), html::page(&analysis)] {
+        assert!(text.contains(said), "{text}");
+    }
+    let text = terminal::summary(&analysis, &TerminalOptions::default());
+    assert!(text.contains("allocated ÷ used"), "{text}");
+    // Nothing was ever held; and without slots there is nothing to say.
+    let (idle, plain) = (of(&[0.0]), of(&[]));
+    assert_eq!(json::metrics(&idle)["figures"]["kv_used"]["value"], 0.0);
+    assert!(json::metrics(&idle)["figures"].get("kv_allocated_per_used").is_none());
+    assert!(markdown::report(&idle).contains("of which none held tokens"));
+    assert!(
+        json::metrics(&plain)["figures"].get("kv_allocated").is_none()
+            && !markdown::report(&plain).contains("held tokens")
+    );
 }
 
 #[test]

@@ -204,6 +204,7 @@ fn scripts_for_other_engines_mean_these_files_only() {
     let duckdb = candlescope_sql::script(candlescope_sql::Engine::DuckDb, &sources, &limits);
     assert!(duckdb.contains("a[[]1][*];") && !duckdb.contains("//spans"), "{duckdb}");
     let spark = candlescope_sql::script(candlescope_sql::Engine::Spark, &sources, &limits);
+    assert!(spark.contains(r"/a[\[]1][\*];--/spans/part-") && !spark.contains("/a[1]*;--/spans/part-"), "{spark}");
     assert!(spark.contains(r"'x;\nDROP TABLE spans' AS `model_name`") && !spark.contains("\nDROP"), "{spark}");
 }
 
@@ -442,6 +443,10 @@ fn a_query_has_limits_on_time_memory_and_rows() {
     assert!(int(&query(&last, &sources, &some, 0).unwrap()) > 1_000_000);
     let error = within(&some.clone().parse("query-spill=1000000").unwrap(), &last, &sources);
     assert!(error.contains("limit `query-spill`"), "{error}");
+    // What a join holds in a table of hashes cannot be put aside: its sides are sorted then.
+    let some_of = format!("({many} LIMIT 2000000)");
+    let joined = format!("SELECT count(*) FROM {some_of} AS a JOIN {some_of} AS b ON a.x = b.x");
+    assert_eq!(int(&query(&joined, &sources, &little, 0).unwrap()), 2_000_000);
     let error = within(&limit("query-rows=3"), "SELECT count(seq) FROM spans", &sources);
     assert!(error.contains("more than 3 rows that a query reads"), "{error}");
     // What many groups hold one after another is not added up.
@@ -480,4 +485,41 @@ fn studies_are_held_against_the_limits_of_runs() {
         query("SELECT count(*) FROM results", &Sources::open([&long], &defaults).unwrap(), &defaults, 0).unwrap();
     assert_eq!((int(&answer), answer.findings().len()), (0, 1), "six million rows in a few kilobytes");
     assert!(answer.findings()[0].message().contains("rows-per-byte"), "{:?}", answer.findings());
+}
+
+/// Sixteen times as many rows for each byte are plausible, whoever reads them: values of samples repeat.
+#[test]
+fn samples_may_have_many_rows_for_each_byte() {
+    use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+    use candlescope_reader::Limit;
+    use candlescope_schema::run::{Column, ColumnType, columns};
+    use std::sync::Arc;
+    const ROWS: usize = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("samples")).unwrap();
+    let column = |of: &Column| -> (&'static str, ArrayRef) {
+        let values: ArrayRef = match of.kind {
+            ColumnType::Int64 => Arc::new(Int64Array::from(vec![7; ROWS])),
+            ColumnType::Int32 => Arc::new(Int32Array::from(vec![0; ROWS])),
+            ColumnType::Float64 => Arc::new(Float64Array::from(vec![0.5; ROWS])),
+            ColumnType::Utf8 => Arc::new(StringArray::from(vec!["x"; ROWS])),
+        };
+        (of.name, values)
+    };
+    let of_samples = columns(candlescope_schema::RecordKind::Sample);
+    let batch = RecordBatch::try_from_iter(of_samples.iter().map(column)).unwrap();
+    let path = dir.path().join("samples/part-00000.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    let few_pages = parquet::file::properties::WriterProperties::builder().set_data_page_row_count_limit(ROWS);
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(few_pages.build())).unwrap();
+    (0..4).for_each(|_| writer.write(&batch).unwrap());
+    writer.close().unwrap();
+    // A million rows are free.
+    let per_byte = (4 * ROWS as u64 - 1_000_000) / std::fs::metadata(&path).unwrap().len();
+    assert!(per_byte > 8, "{per_byte}");
+    let limits = ReadLimits::default().with(Limit::RowsPerByte, per_byte / 4);
+    let sources = Sources::open([dir.path()], &limits).unwrap();
+    let answer = query("SELECT count(value) FROM samples", &sources, &limits, 0).unwrap();
+    assert!(answer.findings().is_empty(), "{:?}", answer.findings());
+    assert_eq!(int(&answer), 4 * ROWS as i64);
 }

@@ -15,7 +15,7 @@ const NO_TIME: &str = "it has no run.json that can be read, which would say when
 /// By what runs are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum By {
+pub enum GroupBy {
     /// The model's name, by `run.json`; [`UNKNOWN`] where it has none.
     Model,
     /// The first GPU, or the processor.
@@ -30,7 +30,7 @@ pub enum By {
     Option(String),
 }
 
-impl By {
+impl GroupBy {
     /// What it is called.
     pub fn name(&self) -> &str {
         match self {
@@ -56,7 +56,7 @@ impl By {
     }
 }
 
-impl FromStr for By {
+impl FromStr for GroupBy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -85,6 +85,8 @@ impl FromStr for By {
 pub struct Headline {
     /// Its name: a directory, or what it is called in an archive.
     pub run: String,
+    /// The run of the first rank, where it is one of several ranks of one program: the same for all of them.
+    pub first_run: Option<String>,
     /// When it began, Unix nanoseconds.
     pub started_ns: i64,
     /// By what it is told apart.
@@ -118,7 +120,7 @@ pub struct Headlines {
 /// When the runs cannot be asked.
 pub fn headlines(
     sources: Sources,
-    by: &[By],
+    by: &[GroupBy],
     since: Option<&str>,
     limits: &ReadLimits,
 ) -> Result<Headlines, QueryError> {
@@ -130,20 +132,21 @@ pub fn headlines(
     let since = since.map(|day| format!(" WHERE started_day >= '{day}' OR started_day IS NULL")).unwrap_or_default();
     let figures: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
     let list = |parts: &[String]| parts.iter().map(|part| format!("{part}, ")).collect::<String>();
-    for (asked, from, findings) in
-        [(archives, "archived".to_string(), true), (others, "runs JOIN headlines USING (run)".to_string(), false)]
+    for (asked, table, more, findings) in
+        [(archives, "archived", "", "coalesce(findings, '')"), (others, "runs", " JOIN headlines USING (run)", "NULL")]
     {
         let Some(asked) = asked else { continue };
-        let findings_sql = if findings { "coalesce(findings, '')" } else { "NULL" };
+        let ranks = "(SELECT run AS of_run, first_run FROM rank_runs) AS ranks";
         let sql = format!(
-            "SELECT run, started_ns, verdict, {findings_sql} AS found, {}{} FROM {from}{since}",
+            "SELECT {table}.run, started_ns, verdict, {findings} AS found, first_run, {}{} FROM {table}{more} LEFT JOIN {ranks} \
+             ON of_run = {table}.run{since}",
             list(&keys),
             figures.join(", ")
         );
         let answer = query(&sql, &asked, limits, 0)?;
         all.noticed.extend_from_slice(answer.findings());
         for row in answer.rows {
-            let (facts, values) = row.split_at(4 + by.len());
+            let (facts, values) = row.split_at(5 + by.len());
             let text = |at: usize| match &facts[at] {
                 SqlValue::Text(text) => Some(text.clone()),
                 SqlValue::Int(number) => Some(number.to_string()),
@@ -161,10 +164,11 @@ pub fn headlines(
             };
             all.runs.push(Headline {
                 run,
+                first_run: text(4),
                 started_ns,
                 verdict: text(2).map(codes).unwrap_or_default(),
                 findings: text(3).map(codes),
-                keys: (4..facts.len()).map(|at| text(at).unwrap_or_else(|| UNKNOWN.to_string())).collect(),
+                keys: (5..facts.len()).map(|at| text(at).unwrap_or_else(|| UNKNOWN.to_string())).collect(),
                 values: values.iter().map(number).collect(),
             });
         }

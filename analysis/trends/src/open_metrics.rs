@@ -1,11 +1,12 @@
-//! A summary as OpenMetrics text with a time at every sample, which `promtool tsdb create-blocks-from openmetrics` makes blocks of
-//! for Prometheus: figures of many runs, day by day, where dashboards of running programs are.
+//! A summary as OpenMetrics text with a time at every sample, which `promtool tsdb create-blocks-from openmetrics`
+//! makes blocks of for Prometheus: figures of many runs, day by day, where dashboards of running programs are.
 //!
-//! A sample stands at the beginning of its day (UTC). The text is that of OpenMetrics 1.0: samples of a metric together, those of a
-//! series in order of time, `# EOF` at the end.
+//! A sample stands at the beginning of its day (UTC). The text is that of OpenMetrics 1.0: samples of a metric
+//! together, those of a series in order of time, `# EOF` at the end.
 
 use super::figure::{FIGURES, Figure};
-use super::series::{DAY_NS, DayPoint, Group, Summary, Trend};
+use super::series::{DayPoint, Group, Summary, Trend};
+use candlescope_schema::numbers::DAY_NS;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -15,6 +16,8 @@ const PREFIX: &str = "candlescope_fleet_";
 const RUNS: &str = "runs";
 /// Changes of level.
 const CHANGES: &str = "level_change_ratio";
+/// Runs of a day with whose data something is wrong.
+const VERDICTS: &str = "verdict_runs";
 /// What is told of a day's runs.
 type Stat = (&'static str, fn(&DayPoint) -> f64);
 const STATS: [Stat; 3] = [("median", |day| day.median), ("min", |day| day.low), ("max", |day| day.high)];
@@ -23,7 +26,12 @@ const DAY_S: i64 = DAY_NS / 1_000_000_000;
 
 /// Names of all metrics.
 pub fn metrics() -> Vec<String> {
-    FIGURES.iter().map(|figure| figure.metric).chain([RUNS, CHANGES]).map(|name| format!("{PREFIX}{name}")).collect()
+    FIGURES
+        .iter()
+        .map(|figure| figure.metric)
+        .chain([RUNS, CHANGES, VERDICTS])
+        .map(|name| format!("{PREFIX}{name}"))
+        .collect()
 }
 
 /// The summary of the runs of `place`, which becomes the label `instance`; `job` is `candlescope-fleet`.
@@ -66,6 +74,16 @@ pub fn open_metrics(summary: &Summary, place: &str) -> String {
             }
         }
     }
+    family(&mut text, VERDICTS, "Runs of a day with whose data something is wrong, by the code of what it is.");
+    for group in &summary.groups {
+        for code in group.verdicts.keys() {
+            let labels = format!("{},code=\"{}\"", labels(group, place), escaped(code));
+            for day in &group.verdict_days {
+                let found = day.verdicts.get(code);
+                found.into_iter().for_each(|n| sample(&mut text, VERDICTS, &labels, *n as f64, day.number));
+            }
+        }
+    }
     text + "# EOF\n"
 }
 
@@ -84,7 +102,7 @@ fn sample(text: &mut String, name: &str, labels: &str, value: f64, number: i64) 
 /// By what runs of a group are told apart, as labels.
 fn labels(group: &Group, place: &str) -> String {
     let mut labels = format!("job=\"candlescope-fleet\",instance=\"{}\"", escaped(place));
-    let mut taken: BTreeSet<String> = ["job", "instance", "stat", "figure", "verdict"].map(String::from).into();
+    let mut taken: BTreeSet<String> = ["job", "instance", "stat", "figure", "verdict", "code"].map(String::from).into();
     for (name, value) in &group.keys {
         let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut name: String = name.chars().map(word).collect();
@@ -106,23 +124,26 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{By, Headline, summarise};
+    use crate::{GroupBy, Headline, summarise};
 
     #[test]
     fn texts_of_strangers_stay_within_their_quotes() {
         let run = |at: i64| Headline {
             run: format!("run-{at}"),
+            first_run: None,
             started_ns: at * DAY_NS + 5,
             keys: vec!["a\"b\\c\nd".into(), "x".into(), "y".into()],
-            verdict: Vec::new(),
+            verdict: if at == 2 { vec!["a\"b".to_string()] } else { Vec::new() },
             findings: None,
             values: vec![None, Some(2e6), None, None, None, None],
         };
-        let by = [By::Model, By::Option("max-new".into()), By::Option("4bit".into())];
+        let by = [GroupBy::Model, GroupBy::Option("max-new".into()), GroupBy::Option("4bit".into())];
         let text = open_metrics(&summarise(&[run(1), run(2)], &by), "/data \"x\"");
         let first = "candlescope_fleet_tpot_seconds{job=\"candlescope-fleet\",instance=\"/data \\\"x\\\"\",\
                      model=\"a\\\"b\\\\c\\nd\",max_new=\"x\",_4bit=\"y\",stat=\"median\"} 0.002 86400\n";
         assert!(text.contains(first), "{text}");
+        assert_eq!(text.matches("candlescope_fleet_verdict_runs{").count(), 1, "{text}");
+        assert!(text.contains(",code=\"a\\\"b\"} 1 172800\n"), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }
 

@@ -1,14 +1,11 @@
 //! What changed over time, as text and as a page.
 
-use super::series::{Change, DAY_NS, DayPoint, Group, LEAST, Summary, Trend};
+use super::series::{Change, DayPoint, Group, LEAST, Summary, Trend};
 use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::text::code;
-use candlescope_document::{
-    Cell, Document, Fact, Picture, Plot, PlotLine, PlotPoint, Row, Section, Table, cell, column, missing, of_several,
-    words,
-};
-use candlescope_schema::numbers::{day, percent};
+use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, missing, of_several, words};
+use candlescope_schema::numbers::{DAY_NS, day, percent};
 
 /// A summary as text.
 pub fn text(summary: &Summary, color: bool) -> String {
@@ -39,7 +36,11 @@ pub fn document(summary: &Summary) -> Document {
     for (section, group) in document.sections.iter_mut().zip(&summary.groups) {
         for trend in group.trends.iter().filter(|trend| trend.days.len() > 1) {
             let part = Section::new(format!("{}-{}", section.id, trend.figure.name), trend.figure.title, String::new());
-            section.parts.push(part.nav("").picture(picture(trend)).with(days_of(trend)));
+            section.parts.push(part.nav("").picture(chart(trend).picture()).with(days_of(trend)));
+        }
+        if !group.verdict_days.is_empty() {
+            let part = Section::new(format!("{}-verdicts", section.id), "Wrong with the data", String::new());
+            section.parts.push(part.nav("").with(verdicts_of(group)));
         }
     }
     let told = summary.left_out.iter().map(|of| format!("{}: {}", code(&of.run), of.why));
@@ -97,8 +98,15 @@ fn title(group: &Group) -> String {
 }
 
 fn section(at: usize, group: &Group) -> Section {
-    let note =
-        format!("{}, {} to {}. Medians of the runs of a day.", runs(group.runs), group.first_day, group.last_day);
+    let of_ranks = match group.processes > group.runs {
+        true => format!(
+            " of {} processes: ranks of a program are one run, with the median of their figures",
+            group.processes
+        ),
+        false => String::new(),
+    };
+    let (first, last) = (&group.first_day, &group.last_day);
+    let note = format!("{}{of_ranks}, {first} to {last}. Medians of the runs of a day.", runs(group.runs));
     let columns = vec![
         column("First day", "Median of the runs of the first day that has it"),
         column("Last day", "Median of the runs of the last day that has it"),
@@ -128,7 +136,14 @@ fn section(at: usize, group: &Group) -> Section {
         section = section.with(findings);
     }
     if !group.verdicts.is_empty() {
-        let each = group.verdicts.iter().map(|(code, n)| format!("`{code}` in {}", runs(*n)));
+        let days = |code: &String| {
+            let mut of_code = group.verdict_days.iter().filter(|day| day.verdicts.contains_key(code)).map(|of| &of.day);
+            match (of_code.next(), of_code.next_back()) {
+                (Some(first), Some(last)) => format!(", {first} to {last}"),
+                (only, _) => only.map_or_else(String::new, |day| format!(" on {day}")),
+            }
+        };
+        let each = group.verdicts.iter().map(|(code, n)| format!("`{code}` in {}{}", runs(*n), days(code)));
         section = section.list(vec![format!("Wrong with the data: {}.", each.collect::<Vec<_>>().join(", "))]);
     }
     section
@@ -158,6 +173,20 @@ fn findings(group: &Group) -> Option<Table> {
         Row::new(code.clone(), cells)
     });
     Some(Table::new("Finding", columns, rows.collect()))
+}
+
+/// What is wrong with data, a row a day on which anything is.
+fn verdicts_of(group: &Group) -> Table {
+    let codes: Vec<&String> = group.verdicts.keys().collect();
+    let columns = codes.iter().map(|code| column((*code).clone(), "Runs of the day that have it"));
+    let rows = group.verdict_days.iter().map(|day| {
+        let cells = codes.iter().map(|code| match day.verdicts.get(*code) {
+            Some(n) => of_several(format!("{n} of {}", day.runs), *n as f64, *n as f64 / day.runs as f64),
+            None => missing(),
+        });
+        Row::new(day.day.clone(), cells.collect())
+    });
+    Table::new("Day", columns.collect(), rows.collect())
 }
 
 /// A row a day.
@@ -218,21 +247,6 @@ fn chart(trend: &Trend) -> Chart {
         x_label: Some(|number| day((number as i64).saturating_mul(DAY_NS))),
         lines,
     }
-}
-
-/// The chart of a figure; `None` if there is nothing to draw.
-fn picture(trend: &Trend) -> Option<Picture> {
-    let chart = chart(trend);
-    let svg = chart.svg()?;
-    let name = |x: f64| chart.x_label.map_or_else(String::new, |label| label(x));
-    let point = |p: &Point| PlotPoint { name: name(p.x), x: p.x, y: p.y, spread: p.spread };
-    let lines = chart.lines.iter().map(|line| PlotLine {
-        name: line.name.clone(),
-        connected: line.connected,
-        points: line.points.iter().map(point).collect(),
-    });
-    let lines = lines.collect();
-    Some(Picture::new(svg, Plot { title: chart.title, x: chart.x, y: chart.y, log: chart.log, lines }))
 }
 
 fn told(change: &Change, trend: &Trend) -> String {

@@ -1,12 +1,12 @@
 //! Runs by day, and where a level changed.
 
 use super::figure::{FIGURES, Figure};
-use super::headline::{By, Headline};
+use super::headline::{GroupBy, Headline};
 use candlescope_compare::{LEAST_DAYS, level_changes};
-use candlescope_schema::numbers::day;
+use candlescope_schema::numbers::{DAY_NS, day};
 use candlescope_sql::LeftOut;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Shares of histories without any change that are said to have one: anywhere, and in their last days.
 const ALPHA: f64 = 0.0075;
@@ -15,8 +15,6 @@ const ALPHA_RECENT: f64 = 0.0025;
 pub(crate) const LEAST: usize = 6;
 /// A change of the last days smaller than this is not told, as a logarithm.
 const MARGIN: f64 = 0.02;
-/// Nanoseconds of a day.
-pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 /// Runs of a day that are named.
 const NAMED: usize = 5;
 
@@ -81,14 +79,31 @@ impl Trend {
     }
 }
 
+/// What is wrong with the data of runs of one day.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct VerdictDay {
+    /// The day (UTC) on which the runs began.
+    pub day: String,
+    /// The same as days since 1970-01-01.
+    #[serde(skip)]
+    pub number: i64,
+    /// Runs of the day, with anything wrong or nothing.
+    pub runs: usize,
+    /// Codes, and in how many of them.
+    pub verdicts: BTreeMap<String, usize>,
+}
+
 /// Runs that are followed together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Group {
     /// By what they are told apart, and what they have.
     pub keys: Vec<(String, String)>,
-    /// How many runs there are, with any of the figures or none.
+    /// How many runs there are, with any of the figures or none. Ranks of one program are one.
     pub runs: usize,
+    /// How many processes they were: ranks are one each.
+    pub processes: usize,
     /// Day (UTC) on which the first of them began, as `2026-05-01`.
     pub first_day: String,
     /// Day (UTC) on which the last of them began.
@@ -97,6 +112,8 @@ pub struct Group {
     pub trends: Vec<Trend>,
     /// Codes of what is wrong with data, and in how many runs.
     pub verdicts: BTreeMap<String, usize>,
+    /// The same by day, of days on which anything is wrong.
+    pub verdict_days: Vec<VerdictDay>,
     /// Codes of what runs were found to lack, in how many of those that began before the last change of a figure, and in how
     /// many since then. Without a change, all count as after it.
     pub findings: BTreeMap<String, [usize; 2]>,
@@ -110,7 +127,7 @@ pub struct Group {
 pub struct Summary {
     /// Groups, those with most runs first.
     pub groups: Vec<Group>,
-    /// Runs in all of them.
+    /// Runs in all of them; ranks of one program are one.
     pub runs: usize,
     /// Histories long enough to look for changes in: of these, one in a hundred is said to have one without having any.
     pub looked_at: usize,
@@ -118,50 +135,134 @@ pub struct Summary {
     pub left_out: Vec<LeftOut>,
 }
 
+/// A run that is followed: of several ranks all together.
+struct FollowedRun<'a> {
+    ranks: Vec<&'a Headline>,
+}
+
+impl<'a> FollowedRun<'a> {
+    /// Runs of one group, in order of time. Ranks of one program are one.
+    fn each(headlines: Vec<&'a Headline>) -> Vec<Self> {
+        let (mut runs, mut places): (Vec<Self>, HashMap<&str, usize>) = Default::default();
+        for headline in headlines {
+            let next = runs.len();
+            let place = match &headline.first_run {
+                Some(first) => *places.entry(first.as_str()).or_insert(next),
+                None => next,
+            };
+            match runs.get_mut(place) {
+                Some(run) => run.ranks.push(headline),
+                None => runs.push(Self { ranks: vec![headline] }),
+            }
+        }
+        runs
+    }
+
+    fn name(&self) -> &'a str {
+        self.ranks[0].first_run.as_ref().unwrap_or(&self.ranks[0].run)
+    }
+
+    fn started_ns(&self) -> i64 {
+        self.ranks[0].started_ns
+    }
+
+    fn day(&self) -> String {
+        day(self.started_ns())
+    }
+
+    /// A figure: of several ranks the median.
+    fn value(&self, at: usize) -> Option<f64> {
+        let mut values: Vec<f64> = self.ranks.iter().filter_map(|rank| *rank.values.get(at)?).collect();
+        median(&mut values)
+    }
+
+    /// Codes of what is wrong with data of any rank, each once.
+    fn verdict(&self) -> BTreeSet<&'a str> {
+        self.ranks.iter().flat_map(|rank| &rank.verdict).map(String::as_str).collect()
+    }
+
+    /// Codes of what any rank was found to lack, each once.
+    fn findings(&self) -> Option<BTreeSet<&'a str>> {
+        let found = || self.ranks.iter().filter_map(|rank| rank.findings.as_ref());
+        found().next()?;
+        Some(found().flatten().map(String::as_str).collect())
+    }
+}
+
+/// The median, which sorts the values.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (n > 0).then(|| f64::midpoint(values[(n - 1) / 2], values[n / 2]))
+}
+
 /// Orders runs by group and day, and looks for changes of level in each figure.
-pub fn summarise(headlines: &[Headline], by: &[By]) -> Summary {
+pub fn summarise(headlines: &[Headline], by: &[GroupBy]) -> Summary {
     let mut groups: BTreeMap<&[String], Vec<&Headline>> = BTreeMap::new();
     for headline in headlines {
         groups.entry(&headline.keys).or_default().push(headline);
     }
-    let runs = headlines.len();
-    let mut groups: Vec<Group> = groups.into_iter().map(|(keys, runs)| group(keys, by, &runs)).collect();
+    // Told apart by rank or host, a program is in several groups.
+    let programs: HashSet<&str> =
+        headlines.iter().map(|of| of.first_run.as_ref().unwrap_or(&of.run).as_str()).collect();
+    let runs = programs.len();
+    let mut groups: Vec<Group> =
+        groups.into_iter().map(|(keys, runs)| group(keys, by, &FollowedRun::each(runs))).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.runs));
     let trends = groups.iter().flat_map(|group| &group.trends);
     let looked_at = trends.filter(|trend| trend.days.len() >= LEAST).count();
     Summary { groups, runs, looked_at, left_out: Vec::new() }
 }
 
-fn group(keys: &[String], by: &[By], runs: &[&Headline]) -> Group {
+fn group(keys: &[String], by: &[GroupBy], runs: &[FollowedRun<'_>]) -> Group {
     let trends: Vec<Trend> = FIGURES.iter().enumerate().filter_map(|(at, figure)| trend(figure, at, runs)).collect();
     let last_change = trends.iter().flat_map(|trend| &trend.changes).map(|change| change.day.as_str()).max();
-    let (mut findings, mut verdicts): (BTreeMap<String, [usize; 2]>, BTreeMap<String, usize>) = Default::default();
+    let mut findings: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let mut analysed = [0, 0];
     for run in runs {
-        run.verdict.iter().for_each(|code| *verdicts.entry(code.clone()).or_default() += 1);
-        let Some(found) = &run.findings else { continue };
-        let side = usize::from(last_change.is_none_or(|last| day(run.started_ns).as_str() >= last));
+        let Some(found) = run.findings() else { continue };
+        let side = usize::from(last_change.is_none_or(|last| run.day().as_str() >= last));
         analysed[side] += 1;
-        found.iter().for_each(|code| findings.entry(code.clone()).or_default()[side] += 1);
+        found.into_iter().for_each(|code| findings.entry(code.to_string()).or_default()[side] += 1);
     }
-    let day_of = |run: Option<&&Headline>| run.map(|run| day(run.started_ns)).unwrap_or_default();
+    let verdict_days = verdict_days(runs);
+    let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
+    for (code, n) in verdict_days.iter().flat_map(|day| &day.verdicts) {
+        *verdicts.entry(code.clone()).or_default() += n;
+    }
+    let day_of = |run: Option<&FollowedRun<'_>>| run.map(FollowedRun::day).unwrap_or_default();
     Group {
         keys: by.iter().map(|by| by.name().to_string()).zip(keys.iter().cloned()).collect(),
         runs: runs.len(),
+        processes: runs.iter().map(|run| run.ranks.len()).sum(),
         first_day: day_of(runs.first()),
         last_day: day_of(runs.last()),
         trends,
         verdicts,
+        verdict_days,
         findings,
         analysed,
     }
 }
 
-fn trend(figure: &Figure, at: usize, runs: &[&Headline]) -> Option<Trend> {
-    let mut by_day: BTreeMap<String, Vec<(&Headline, f64)>> = BTreeMap::new();
+/// What is wrong with data by day, of days on which anything is.
+fn verdict_days(runs: &[FollowedRun<'_>]) -> Vec<VerdictDay> {
+    let mut days: BTreeMap<String, VerdictDay> = BTreeMap::new();
     for run in runs {
-        if let Some(value) = run.values.get(at).copied().flatten().filter(|value| *value > 0.0) {
-            by_day.entry(day(run.started_ns)).or_default().push((run, value / figure.per));
+        let number = run.started_ns().div_euclid(DAY_NS);
+        let new = || VerdictDay { day: run.day(), number, runs: 0, verdicts: BTreeMap::new() };
+        let of_day = days.entry(run.day()).or_insert_with(new);
+        of_day.runs += 1;
+        run.verdict().into_iter().for_each(|code| *of_day.verdicts.entry(code.to_string()).or_default() += 1);
+    }
+    days.into_values().filter(|day| !day.verdicts.is_empty()).collect()
+}
+
+fn trend(figure: &Figure, at: usize, runs: &[FollowedRun<'_>]) -> Option<Trend> {
+    let mut by_day: BTreeMap<String, Vec<(&FollowedRun<'_>, f64)>> = BTreeMap::new();
+    for run in runs {
+        if let Some(value) = run.value(at).filter(|value| *value > 0.0) {
+            by_day.entry(run.day()).or_default().push((run, value / figure.per));
         }
     }
     let days: Vec<DayPoint> = by_day.into_iter().map(|(day, of_day)| point(day, &of_day)).collect();
@@ -185,13 +286,11 @@ fn trend(figure: &Figure, at: usize, runs: &[&Headline]) -> Option<Trend> {
     Some(Trend { figure: *figure, changes: changes.collect(), days })
 }
 
-fn point(day: String, of_day: &[(&Headline, f64)]) -> DayPoint {
+fn point(day: String, of_day: &[(&FollowedRun<'_>, f64)]) -> DayPoint {
     let mut values: Vec<f64> = of_day.iter().map(|(_, value)| *value).collect();
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    let median = f64::midpoint(values[(n - 1) / 2], values[n / 2]);
-    let runs = of_day.iter().take(NAMED).map(|(run, _)| run.run.clone()).collect();
-    let number = of_day[0].0.started_ns.div_euclid(DAY_NS);
+    let (median, n) = (median(&mut values).unwrap_or_default(), values.len());
+    let runs = of_day.iter().take(NAMED).map(|(run, _)| run.name().to_string()).collect();
+    let number = of_day[0].0.started_ns().div_euclid(DAY_NS);
     DayPoint { day, number, median, low: values[0], high: values[n - 1], n, runs }
 }
 
@@ -203,6 +302,7 @@ mod tests {
     fn runs() -> Vec<Headline> {
         let run = |model: &str, at: i64, n: i64, value: f64| Headline {
             run: format!("{model}-{at}-{n}"),
+            first_run: None,
             started_ns: at * DAY_NS + n,
             keys: vec![model.to_string()],
             verdict: Vec::new(),
@@ -220,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_change_is_found_with_its_day_and_runs_and_only_there() {
-        let summary = summarise(&runs(), &[By::Model]);
+        let summary = summarise(&runs(), &[GroupBy::Model]);
         assert_eq!((summary.groups.len(), summary.runs, summary.looked_at), (2, 180, 4));
         let of = |model: &str| summary.groups.iter().find(|group| group.keys[0].1 == model).unwrap();
         for trend in &of("a").trends {
@@ -235,9 +335,31 @@ mod tests {
 
     #[test]
     fn a_day_is_the_median_of_its_runs() {
-        let summary = summarise(&runs(), &[By::Model]);
+        let summary = summarise(&runs(), &[GroupBy::Model]);
         let first = &summary.groups[0].trends[0].days[0];
         assert_eq!((first.n, first.runs.len(), first.day.as_str()), (3, 3, "1970-01-01"));
         assert!(first.low <= first.median && first.median <= first.high && first.median > 4.9);
+    }
+
+    #[test]
+    fn ranks_of_a_program_are_one_run_and_what_is_wrong_is_counted_by_day() {
+        let mut all: Vec<Headline> = runs().into_iter().filter(|run| run.keys[0] == "a").collect();
+        // The second and the third of each day are ranks of one program, and one of them lost something.
+        for run in &mut all {
+            let (of_day, n) = run.run.rsplit_once('-').map(|(day, n)| (day.to_string(), n.to_string())).unwrap();
+            run.first_run = (n != "0").then(|| format!("{of_day}-1"));
+            run.verdict = if n == "2" { vec!["ring_full".to_string()] } else { Vec::new() };
+        }
+        let summary = summarise(&all, &[GroupBy::Model]);
+        let group = &summary.groups[0];
+        assert_eq!((summary.runs, group.runs, group.processes, group.analysed), (60, 60, 90, [40, 20]));
+        let first = &group.trends[0].days[0];
+        assert_eq!((first.n, &first.runs[..]), (2, &["a-0-0".to_string(), "a-0-1".to_string()][..]));
+        // Both have the median of the ranks: 1.0 beside 1.03 and 1.01.
+        let of_ranks = 5.0 * f64::midpoint(1.03, 1.01);
+        assert!((first.high - of_ranks).abs() < 1e-9 && (first.low - 5.0).abs() < 1e-9, "{first:?}");
+        assert_eq!((group.verdicts["ring_full"], group.verdict_days.len()), (30, 30));
+        let day = &group.verdict_days[29];
+        assert_eq!((day.day.as_str(), day.runs, day.verdicts["ring_full"]), ("1970-01-30", 2, 1));
     }
 }

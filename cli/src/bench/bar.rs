@@ -1,7 +1,7 @@
 //! How far a study is: a bar on a terminal, and a line now and then if standard error is not one.
 
 use super::pace::{Lines, left};
-use super::still::Still;
+use super::still::StillWatch;
 use crate::output::{note, printable};
 use candlescope_lab::method::Event;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,7 +17,7 @@ pub(super) struct Bar {
     rounds: f64,
     round: f64,
     lines: Lines,
-    still: Still,
+    still: StillWatch,
 }
 
 impl Bar {
@@ -32,7 +32,7 @@ impl Bar {
         let style = ProgressStyle::with_template("{msg:<48} {wide_bar} {percent}% {prefix}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let lines = Lines::new(wanted && !on_terminal, before);
-        let still = Still::new(wanted.then(|| (bar.clone(), on_terminal)));
+        let still = StillWatch::new(wanted.then(|| (bar.clone(), on_terminal)));
         Self { bar, rounds: rounds.into(), round: round.into(), lines, still }
     }
 

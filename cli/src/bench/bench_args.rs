@@ -63,8 +63,8 @@ pub(crate) struct ThroughputArgs {
     /// Sequences at once: a list such as 1,4,8 or a range such as 1-32*2 [default: 1,4,8,16,32]
     #[arg(long, value_name = "LIST")]
     pub(crate) batches: Option<String>,
-    /// Let requests join and leave between steps, four for each that is under way at once, in place of batches that begin and end
-    /// together (continuous batching); our layers only
+    /// Let requests join and leave between steps, four for each that is under way at once, in place of batches that
+    /// begin and end together (continuous batching); our layers only
     #[arg(long)]
     pub(crate) continuous: bool,
     /// Most tokens of a prompt that pass between two steps of the requests that generate (chunked prefill)

@@ -3,6 +3,7 @@
 use super::common_args::CommonArgs;
 use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
+use crate::this_program::this_program;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_document::Document;
 use candlescope_lab::method::{Cancel, Ended, StopReason};
@@ -161,7 +162,7 @@ fn one_round(
     if cancel.is_cancelled() {
         return Ok(Ended::Cancelled);
     }
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let program = this_program()?;
     let mut command = Command::new(&program);
     command.args(["bench", "round"]).arg(study.dir());
     command.args(["--process", &process.to_string(), "--first", &first.to_string(), "--round", &round.to_string()]);

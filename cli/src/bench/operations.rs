@@ -1,15 +1,21 @@
 //! What measuring models, kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
 
+use super::environment::{environment, record};
 use super::pace::{Lines, left};
 use crate::at_work::AtWork;
 use crate::interrupts::on_interrupt;
 use crate::output::note;
 use crate::progress::Progress;
 use anyhow::{Context, Result};
-use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Surroundings, Unknown};
+use candle_core::Device;
+use candlescope::Scope;
+use candlescope_figures::PRICE_PER_HOUR;
+use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Method, Surroundings, Unknown};
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
-use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
+use candlescope_lab::study::{Facts, Journal, Manifest, ProcessStart, State, Study};
+use candlescope_lab::suites::Recorder;
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -78,6 +84,50 @@ pub(crate) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
         Ok(identity) => surroundings(&identity),
         Err(_) => Box::new(Unknown),
     }
+}
+
+/// How a round measures, or the process start that is recorded.
+pub(super) fn method_of(manifest: &Manifest, round: u32, recorded: bool) -> Method {
+    let plan = manifest.method.round(round.min(manifest.rounds.saturating_sub(1)));
+    match recorded {
+        false => plan.profiled_runs(0),
+        // Warm, and then recorded: plain samples come from the other starts.
+        true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
+    }
+}
+
+/// The session of a process start that is recorded, with what records its cases. To be called before the model loads,
+/// because spans are made then.
+pub(super) fn recording(
+    study: &Study,
+    device: &str,
+    own_stream: Option<&Device>,
+    recorded: bool,
+) -> Result<(Option<Scope>, Option<Recorder>)> {
+    let price = study.manifest().options.get(PRICE_PER_HOUR);
+    let scope = recorded.then(|| record(device, own_stream, price)).transpose()?;
+    let handle = scope.as_ref().and_then(Scope::handle).cloned();
+    let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
+    Ok((scope, recorder))
+}
+
+/// What is read beside the samples of a round, and the journal for these, in which the model and the machine are noted.
+/// A session learns of the model as well.
+pub(super) fn surroundings_and_journal(
+    study: &Study,
+    device: &str,
+    model: Map<String, Value>,
+    scope: Option<&Scope>,
+) -> Result<(Box<dyn Surroundings>, Journal)> {
+    if let Some(handle) = scope.and_then(Scope::handle) {
+        for (key, value) in &model {
+            handle.set_model(key, value.clone());
+        }
+    }
+    let surroundings = surroundings_of(device);
+    let mut journal = study.journal()?;
+    journal.facts(Facts { model, environment: environment(device), surroundings: surroundings.source() })?;
+    Ok((surroundings, journal))
 }
 
 /// What is said where measuring stops after the repetition under way.

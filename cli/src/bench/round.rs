@@ -3,17 +3,15 @@
 
 use super::bar::Bar;
 use super::bench_args::RoundArgs;
-use super::environment::{environment, record};
 use super::estimate::Estimate;
-use super::operations::{cancel_on_interrupt, surroundings_of};
+use super::operations::{cancel_on_interrupt, method_of, recording, surroundings_and_journal};
 use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::method::{Ended, Engine};
-use candlescope_lab::study::{Facts, Study};
-use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
+use candlescope_lab::study::Study;
+use candlescope_lab::suites::{LmOptions, ModelHost, cases};
 use candlescope_models::LoadOptions;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -65,32 +63,13 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;
-    let plan = manifest.method.round(args.round.min(manifest.rounds.saturating_sub(1)));
-    let method = match args.recorded {
-        false => plan.profiled_runs(0),
-        // Warm, and then recorded: plain samples come from the other starts.
-        true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
-    };
-    // Before the model loads, because spans are made then.
-    let price = manifest.options.get(PRICE_PER_HOUR);
+    let method = method_of(manifest, args.round, args.recorded);
     let own_stream = captures.then_some(&load.device);
-    let scope = args.recorded.then(|| record(&options.device, own_stream, price)).transpose()?;
-    let handle = scope.as_ref().and_then(Scope::handle).cloned();
-    let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
+    let (scope, recorder) = recording(&study, &options.device, own_stream, args.recorded)?;
     let mut host = ModelHost::new(&options, load)?.cancel(&cancel).recorder(recorder);
     host.load()?;
-    if let Some(handle) = scope.as_ref().and_then(Scope::handle) {
-        for (key, value) in host.facts() {
-            handle.set_model(&key, value);
-        }
-    }
-    let mut surroundings = surroundings_of(&options.device);
-    let mut journal = study.journal()?;
-    journal.facts(Facts {
-        model: host.facts(),
-        environment: environment(&options.device),
-        surroundings: surroundings.source(),
-    })?;
+    let (mut surroundings, mut journal) =
+        surroundings_and_journal(&study, &options.device, host.facts(), scope.as_ref())?;
     let host = Rc::new(RefCell::new(host));
     let mut estimate = (args.round == 0 && !args.recorded && !args.no_progress).then(|| Estimate::new(manifest));
     let ended = Engine::new(method, surroundings.as_mut())

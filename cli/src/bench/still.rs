@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The repetition under way.
-struct Running {
+struct RunningRepetition {
     case: CaseId,
     first: bool,
     since: Instant,
@@ -18,16 +18,16 @@ struct Running {
 
 #[derive(Default)]
 struct State {
-    running: Option<Running>,
+    running: Option<RunningRepetition>,
     over: bool,
 }
 
 /// Looks at the repetition that is under way, from a thread of its own.
-pub(super) struct Still {
+pub(super) struct StillWatch {
     shared: Arc<(Mutex<State>, Condvar)>,
 }
 
-impl Still {
+impl StillWatch {
     /// Tells on `bar` if that is on a terminal, else in lines; without it, nothing.
     pub(super) fn new(bar: Option<(ProgressBar, bool)>) -> Self {
         let shared: Arc<(Mutex<State>, Condvar)> = Arc::default();
@@ -60,7 +60,7 @@ impl Still {
 
     /// A repetition begins.
     pub(super) fn begins(&self, case: &CaseId, first: bool) {
-        lock(&self.shared.0).running = Some(Running { case: case.clone(), first, since: Instant::now() });
+        lock(&self.shared.0).running = Some(RunningRepetition { case: case.clone(), first, since: Instant::now() });
     }
 
     /// It ended.
@@ -75,7 +75,7 @@ impl Still {
     }
 }
 
-impl Drop for Still {
+impl Drop for StillWatch {
     fn drop(&mut self) {
         self.end();
     }
@@ -86,7 +86,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// `still in the first repetition of CASE, 60 s`; nothing of one that has not been under way for long.
-fn words(running: &Running, lasts: Duration) -> Option<String> {
+fn words(running: &RunningRepetition, lasts: Duration) -> Option<String> {
     let which = if running.first { "the first" } else { "a" };
     (lasts >= EVERY).then(|| format!("still in {which} repetition of {}, {} s", running.case.key(), lasts.as_secs()))
 }
@@ -98,12 +98,12 @@ mod tests {
     #[test]
     fn a_long_repetition_is_told() {
         let case = CaseId::new("seqlen").param("prompt_tokens", 1000);
-        let running = Running { case: case.clone(), first: true, since: Instant::now() };
+        let running = RunningRepetition { case: case.clone(), first: true, since: Instant::now() };
         assert_eq!(words(&running, Duration::from_secs(3)), None);
         let text = words(&running, Duration::from_secs(60)).unwrap();
         assert_eq!(text, format!("still in the first repetition of {}, 60 s", case.key()));
         // Nobody waits for the thread at the end.
-        let still = Still::new(Some((ProgressBar::hidden(), false)));
+        let still = StillWatch::new(Some((ProgressBar::hidden(), false)));
         still.begins(&case, false);
         assert!(lock(&still.shared.0).running.is_some());
         still.ended();

@@ -2,16 +2,13 @@
 
 use super::bar::Bar;
 use super::bench_args::RoundArgs;
-use super::environment::{environment, record};
-use super::operations::{cancel_on_interrupt, surroundings_of};
+use super::operations::{cancel_on_interrupt, method_of, recording, surroundings_and_journal};
 use super::variants::FILES;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::hardware::EnergyCounter;
 use candlescope_lab::method::{Ended, Engine};
-use candlescope_lab::study::{Facts, Study};
-use candlescope_lab::suites::Recorder;
+use candlescope_lab::study::Study;
 use candlescope_lab::variants::{CLOSING_FILE, Variant, VariantHost, VariantOptions, cases, close};
 use candlescope_models::LoadOptions;
 use serde_json::Value;
@@ -33,29 +30,11 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     bar.loading(&options.model);
     let records = study.records()?;
     let recorded = args.recorded && manifest.method.profiled_runs > 0;
-    // Before the model is loaded, because spans are made then.
-    let scope = recorded.then(|| record(&options.device, None, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
-    let handle = scope.as_ref().and_then(Scope::handle).cloned();
-    let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
+    let (scope, recorder) = recording(study, &options.device, None, recorded)?;
     let host = VariantHost::load(&options, load, &study.dir().join(FILES))?.cancel(&cancel).recorder(recorder);
-    if let Some(handle) = scope.as_ref().and_then(Scope::handle) {
-        for (key, value) in host.facts() {
-            handle.set_model(&key, value);
-        }
-    }
-    let mut surroundings = surroundings_of(&options.device);
-    let mut journal = study.journal()?;
-    journal.facts(Facts {
-        model: host.facts(),
-        environment: environment(&options.device),
-        surroundings: surroundings.source(),
-    })?;
-    let plan = manifest.method.round(args.round.min(manifest.rounds.saturating_sub(1)));
-    let method = match args.recorded {
-        false => plan.profiled_runs(0),
-        // Warm, and then recorded: plain samples come from the other starts.
-        true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
-    };
+    let (mut surroundings, mut journal) =
+        surroundings_and_journal(study, &options.device, host.facts(), scope.as_ref())?;
+    let method = method_of(manifest, args.round, args.recorded);
     let host = Rc::new(RefCell::new(host));
     let mut all = cases(&host);
     if args.recorded {

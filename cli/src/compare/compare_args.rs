@@ -31,7 +31,7 @@ Exit status: 0 equivalent or better, 1 worse, 2 undecided, 3 an error.";
 
 /// What both commands take.
 #[derive(Debug, Args)]
-pub(crate) struct Judging {
+pub(crate) struct JudgingArgs {
     /// Changes up to this many percent are the same
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     within: f64,
@@ -59,7 +59,7 @@ pub(crate) struct Judging {
     pub(super) json: JsonArg,
 }
 
-impl Judging {
+impl JudgingArgs {
     pub(super) fn options(&self) -> CompareOptions {
         CompareOptions::default()
             .margin(self.within)
@@ -95,15 +95,15 @@ pub(crate) struct CompareArgs {
     /// Keep the commands' words in compare.json and compare.html, and show them: they may hold keys
     #[arg(long, requires = "run")]
     pub(super) keep_commands: bool,
-    /// Put two programs that do the same work side by side, without judging: so it is by itself where one of them does not link
-    /// candlescope (`candlescope record`) and the other one does
+    /// Put two programs that do the same work side by side, without judging: so it is by itself where one of them does
+    /// not link candlescope (`candlescope record`) and the other one does
     #[arg(long, conflicts_with = "run")]
     pub(super) programs: bool,
     /// No progress bar
     #[arg(long)]
     pub(super) no_progress: bool,
     #[command(flatten)]
-    pub(super) judging: Judging,
+    pub(super) judging: JudgingArgs,
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +120,7 @@ pub(crate) struct GateArgs {
     #[command(flatten)]
     pub(super) live: LiveArgs,
     #[command(flatten)]
-    pub(super) judging: Judging,
+    pub(super) judging: JudgingArgs,
 }
 
 /// A server that runs, in place of runs.

@@ -1,9 +1,10 @@
 //! `candlescope gate --prometheus`: a live server beside its own past.
 
-use super::compare_args::{Judging, LiveArgs};
+use super::compare_args::{JudgingArgs, LiveArgs};
 use super::printed::{colour, told};
+use crate::api_key::api_key;
 use crate::durations::time;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use candlescope_compare::{LEAST_VALUES, Outcome, ServerWindows, Window, Windowed, WindowsComparison, compare_windows};
 use candlescope_core::HostNs;
 use candlescope_core::numbers::utc;
@@ -47,7 +48,7 @@ impl From<&Span> for JsonSpan {
 }
 
 /// Reads the windows, judges the last one, says what came out, and returns the exit status.
-pub(super) fn gated(args: &LiveArgs, judging: &Judging) -> Result<u8> {
+pub(super) fn gated(args: &LiveArgs, judging: &JudgingArgs) -> Result<u8> {
     let reading = read_windows(&options(args)?, HostNs::now().0.div_euclid(SECOND_NS), LEAST_VALUES)?;
     let comparison = compare_windows(&server(&reading), args.any_traffic, &judging.options());
     let facts = facts(&reading, args);
@@ -68,9 +69,7 @@ fn options(args: &LiveArgs) -> Result<WindowOptions> {
         .against(against)
         .windows(usize::from(args.windows));
     let Some(name) = &args.api_key_env else { return Ok(options) };
-    let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
-    let key = key.ok_or_else(|| anyhow!("--api-key-env {name}: the variable is not set: export {name}=KEY"))?;
-    Ok(options.key(key.trim()))
+    Ok(options.key(api_key(name)?))
 }
 
 fn server(reading: &ServerReading) -> ServerWindows {

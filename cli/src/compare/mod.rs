@@ -24,7 +24,7 @@ use candlescope_lab::compare::{
 use candlescope_lab::method::Cancel;
 use candlescope_reader::ReadLimits;
 use candlescope_report::compare as render;
-use compare_args::Judging;
+use compare_args::JudgingArgs;
 use printed::{colour, told, write};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -178,7 +178,7 @@ fn runs_of(n: usize) -> String {
     if n == 1 { "1 run".to_string() } else { format!("{} runs", count(n as u64)) }
 }
 
-fn shown_gate(result: &GateResult, judging: &Judging) -> Result<u8> {
+fn shown_gate(result: &GateResult, judging: &JudgingArgs) -> Result<u8> {
     match (&result.not_read, &result.not_kept) {
         (Some(reason), kept) => note(&format!(
             "warning: the history was left alone, and no earlier day is known{}: {reason}; put the file itself there, or \
@@ -222,12 +222,12 @@ fn entries(n: usize) -> String {
     if n == 1 { "1 entry".to_string() } else { format!("{} entries", count(n as u64)) }
 }
 
-fn shown(comparison: &Comparison, judging: &Judging) -> Result<u8> {
+fn shown(comparison: &Comparison, judging: &JudgingArgs) -> Result<u8> {
     told(judging, comparison, || render::document(comparison), || render::text(comparison, colour()))?;
     Ok(comparison.outcome.exit_code())
 }
 
-fn shown_cases(comparison: &CasesComparison, judging: &Judging) -> Result<u8> {
+fn shown_cases(comparison: &CasesComparison, judging: &JudgingArgs) -> Result<u8> {
     let document = || render::document_of_cases(comparison);
     told(judging, comparison, document, || render::text_of_cases(comparison, colour()))?;
     Ok(comparison.outcome.exit_code())

@@ -1,6 +1,6 @@
 //! How results are printed.
 
-use super::compare_args::Judging;
+use super::compare_args::JudgingArgs;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope_core::files::write_whole;
@@ -16,7 +16,7 @@ pub(super) fn colour() -> bool {
 
 /// The page, where somebody wants one; then the JSON that was asked for, or text.
 pub(super) fn told(
-    judging: &Judging,
+    judging: &JudgingArgs,
     object: &impl Serialize,
     document: impl Fn() -> Document,
     text: impl FnOnce() -> String,

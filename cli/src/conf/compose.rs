@@ -199,6 +199,19 @@ impl Composed {
         found.map(|(_, setting)| &setting.value)
     }
 
+    /// What files say, but for those that are part of the program: of each the keys and values that stand.
+    #[cfg(feature = "lab")]
+    pub(crate) fn of_files(&self) -> BTreeMap<&Path, String> {
+        let mut files: BTreeMap<&Path, String> = BTreeMap::new();
+        for (key, setting) in self.iter() {
+            if let Origin::File { path, .. } = &setting.origin {
+                let line = format!("{}.{} = {}\n", key.group, key.name, setting.value);
+                files.entry(path).or_default().push_str(&line);
+            }
+        }
+        files
+    }
+
     /// What is set, in the order of the keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
         self.settings.iter().map(|(index, setting)| (&KEYS[*index], setting))

@@ -67,8 +67,8 @@ options! {
         max_model_len: usize, "--max-model-len TOKENS", usual: "the model's context";
         /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them
         gpu_memory_utilization: f64, "--gpu-memory-utilization SHARE", usual: "all slots, or an error";
-        /// How keys and values are held: auto, in the type of activations, or q8, in 8 bits with a scale for each position and
-        /// head; our layers only
+        /// How keys and values are held: auto, in the type of activations, or q8, in 8 bits with a scale for each
+        /// position and head; our layers only
         kv_cache_dtype: String, "--kv-cache-dtype DTYPE", usual: "auto";
         /// Decode by steps of fixed shape that are captured once as CUDA graphs and replayed
         cuda_graph: bool = false, "--cuda-graph[=BOOL]";

@@ -44,8 +44,8 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// The group of an option, and the line of a group's file that has this value. `None` for what is written nowhere: texts, and
-/// where results go.
+/// The group of an option, and the line of a group's file that has this value. `None` for what is written nowhere:
+/// texts, and where results go.
 #[cfg(feature = "lab")]
 pub(crate) fn group_of(option: &str, value: &str) -> Option<(&'static str, String)> {
     let key = with_flags().find(|key| key.option() == option)?;

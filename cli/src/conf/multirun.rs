@@ -2,6 +2,7 @@
 
 use super::compose::Composed;
 use crate::output::{note, say};
+use crate::this_program::this_program;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{lock_directory, write_whole};
 use candlescope_core::numbers::{bytes, count, duration, significant};
@@ -96,7 +97,7 @@ fn folder_name(n: usize, swept: &[String]) -> String {
 
 /// This very command, with the number of the combination that it is to run.
 fn one(n: usize, folder: &Path, stop: &AtomicBool) -> Result<Outcome> {
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let program = this_program()?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let behind = arguments.iter().position(|argument| argument == "profile").map_or(0, |at| at + 1);
     let pick = ["--pick".into(), n.to_string().into(), "--pick-out".into(), folder.as_os_str().to_os_string()];

@@ -50,7 +50,7 @@ pub(super) fn doing(phase: &'static str) {
 pub(super) fn writing(run: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_or(null_mut(), CString::into_raw);
     // Leaked: a command writes few runs, and a handler may be reading.
-    FILE.store(text(&run.join("crash.txt")), Ordering::SeqCst);
+    FILE.store(text(&run.join(candlescope_core::beside_run::CRASH)), Ordering::SeqCst);
     RUN.store(text(run), Ordering::SeqCst);
 }
 

@@ -28,9 +28,15 @@ pub(super) fn refuse_unless(there: bool, findings: &[Finding], why: impl FnOnce(
     bail!(why())
 }
 
+/// The format goes to a file.
+pub(super) fn no_endpoint(args: &ExportArgs) -> Result<()> {
+    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    Ok(())
+}
+
 /// Refuses arguments of other formats than those that write intervals to a file.
 pub(super) fn only_a_file(args: &ExportArgs) -> Result<()> {
-    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    no_endpoint(args)?;
     only_stacks(args)
 }
 

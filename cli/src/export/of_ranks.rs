@@ -5,6 +5,7 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
+use candlescope_core::beside_run;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{RunManifest, env_key};
 use candlescope_exporters::perfetto::PerfettoTrace;
@@ -32,10 +33,11 @@ pub(super) fn export(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     }
 }
 
-/// Traces of one program may share a file, one after the other or in turns: tracks and sequences have numbers of their own by rank.
+/// Traces of one program may share a file, one after the other or in turns: tracks and sequences have numbers of their
+/// own by rank.
 fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     only_a_file(args)?;
-    let file = args.out.clone().unwrap_or_else(|| args.run.join("ranks.pftrace"));
+    let file = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::RANKS_TRACE));
     let clocks = analyse(ranks).clocks;
     let (mut findings, mut spans, mut kernels) = (Vec::new(), 0, 0);
     let written = write_whole(&file, |out| {
@@ -96,7 +98,7 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     use super::export_file::{refuse_unless, without_stacks};
     use candlescope_exporters::kineto::KinetoTrace;
     only_a_file(args)?;
-    let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
+    let dir = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::KINETO_FOLDER));
     let (mut files, mut kernels, mut findings) = (Vec::new(), 0, Vec::new());
     for run in ranks.all().iter().map(Rank::run) {
         refuse_unless(run.rows(candlescope_core::RecordKind::Kernel) > 0, run.findings(), || {
@@ -117,7 +119,7 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         for (mut manifest, ahead) in described.by_ref().take(of_run.ranks().len()) {
             // A rank whose clock is ahead counts from as much later.
             manifest.started_ns = origin + ahead;
-            own_files.push(dir.join(format!("rank{}.json", manifest.rank)));
+            own_files.push(dir.join(beside_run::of_rank(manifest.rank)));
             profiles.push(KinetoTrace::new(&manifest));
         }
         let written = write_all_whole(&own_files, Vec::new(), |outs| {

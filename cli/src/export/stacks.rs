@@ -1,11 +1,12 @@
 //! `candlescope export firefox`, `pprof` and `stacks`: what consists of call stacks.
 
-use super::export_file::{cannot_write, refuse_unless};
+use super::export_file::{cannot_write, no_endpoint, refuse_unless};
 use crate::args::ExportArgs;
 use crate::output::say;
 use crate::warnings::warn;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use candlescope_core::RecordKind;
+use candlescope_core::beside_run;
 use candlescope_core::files::write_whole;
 use candlescope_figures::Analysis;
 use candlescope_figures::flame::{Shown, collapsed_functions};
@@ -15,7 +16,7 @@ use std::io::Write;
 
 /// Refuses a run that has none, and arguments of other formats.
 fn check(args: &ExportArgs, run: &Run) -> Result<()> {
-    ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    no_endpoint(args)?;
     refuse_unless(run.rows(RecordKind::StackSample) > 0, run.findings(), || {
         format!(
             "`{}` has no call stacks: record some with `candlescope profile --stacks`, or with `stacks` in CANDLESCOPE, on \
@@ -37,7 +38,7 @@ pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::gzip::write_as_named;
     only_stacks(args)?;
     check(args, run)?;
-    let file = args.out.clone().unwrap_or_else(|| args.run.join("firefox.json.gz"));
+    let file = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::FIREFOX));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let tables = [RecordKind::Stack, RecordKind::StackSample, RecordKind::Span];
     let mut batches = run.batches().held().of_tables(&tables);
@@ -75,7 +76,7 @@ pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::pprof::{Written, write};
     only_stacks(args)?;
     check(args, run)?;
-    let file = args.out.clone().unwrap_or_else(|| args.run.join("pprof.pb.gz"));
+    let file = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::PPROF));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = run.batches().held().of_tables(&[RecordKind::Stack, RecordKind::StackSample]);
     let written = write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(|| cannot_write(&file))?;
@@ -99,8 +100,8 @@ pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
 pub(super) fn collapsed(args: &ExportArgs, run: &Run) -> Result<()> {
     check(args, run)?;
     let (name, shown, what) = match args.off_cpu {
-        false => ("stacks.folded", Shown::OnCpu, "on"),
-        true => ("stacks-off-cpu.folded", Shown::OffCpu, "off"),
+        false => (beside_run::STACKS, Shown::OnCpu, "on"),
+        true => (beside_run::STACKS_OFF_CPU, Shown::OffCpu, "off"),
     };
     let analysis = Analysis::of(run);
     let lines = analysis.host.as_ref().map_or(Vec::new(), |host| collapsed_functions(&analysis.tree, host, shown));

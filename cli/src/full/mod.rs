@@ -60,7 +60,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// What the rest of `analyze` says about it.
-pub(crate) struct Shown<'a> {
+pub(crate) struct AnalyzeChoices<'a> {
     pub(crate) options: &'a AnalyzeOptions,
     pub(crate) peaks: Option<&'a Path>,
     pub(crate) top: usize,

@@ -1,16 +1,18 @@
 //! The parts of a full analysis, one after the other, and the report that names them.
 
-use super::{FullArgs, Shown};
+use super::{AnalyzeChoices, FullArgs};
 use crate::args::ProfileArgs;
 use crate::conf::Flags;
 use crate::conf_args::ConfArgs;
 use crate::limits::limits;
 use crate::options::{composed, resolve};
+use crate::out_dir::must_be_empty;
 use crate::output::say;
 use crate::profile::{Recorded, lost, record};
+use crate::roofline::{pretty, write};
 use crate::warnings::warn;
-use anyhow::{Context, Result, bail};
-use candlescope_core::files::{read_text_limited, write_whole};
+use anyhow::{Context, Result};
+use candlescope_core::files::read_text_limited;
 use candlescope_document::{Document, html, markdown};
 use candlescope_findings::{Analyzed, analyze};
 use candlescope_predict::roofline::{Measured, Thresholds};
@@ -21,7 +23,6 @@ use candlescope_report::roofline as render;
 use candlescope_report::{ReportOptions, ReportOutput, write_report};
 use candlescope_work::devices::{Device, known_device, peaks_device};
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The largest peaks file that is read: a thousand times what one holds.
@@ -33,15 +34,13 @@ const WIDTH: usize = 120;
 /// Steps whose kernels are recorded on a GPU unless --set says otherwise: five of a hundred.
 const KERNELS: &str = "5/100";
 
-pub(crate) fn run(args: &FullArgs, model: &str, shown: &Shown<'_>) -> Result<()> {
+pub(crate) fn run(args: &FullArgs, model: &str, shown: &AnalyzeChoices<'_>) -> Result<()> {
     let device = device(args, shown.peaks)?;
     let limits = limits(shown.limits)?;
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(format!("full-{}", candlescope_core::HostNs::now().0 / 1_000_000))
     });
-    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
-        bail!("{} is not empty: name another directory with --out", out.display());
-    }
+    must_be_empty(&out, "")?;
     let dir = out.join("run");
     let recorded = generate(args, model, &dir, !args.no_progress && !shown.json.is_json())?;
     let report = write_report(&dir, &ReportOptions { limits: limits.clone(), ..ReportOptions::default() })?;
@@ -183,7 +182,6 @@ impl FullReport<'_> {
     }
 
     fn write(&self, out: &Path, object: &Value) -> Result<Vec<PathBuf>> {
-        let pretty = |json: &Value| format!("{json:#}\n");
         let document = self.document();
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
         let roofline = render::dynamic_document(std::slice::from_ref(self.measured), None);
@@ -197,14 +195,7 @@ impl FullReport<'_> {
         if self.measured.outlook.is_some() {
             contents.push(("static_analysis.json", pretty(&object["static"])));
         }
-        let mut files = Vec::new();
-        for (name, text) in contents {
-            let path = out.join(name);
-            write_whole(&path, |file| file.write_all(text.as_bytes())).with_context(|| {
-                format!("cannot write `{}`: free space or give another directory with --out", path.display())
-            })?;
-            files.push(path);
-        }
+        let mut files = write(out, &contents)?;
         files.extend(self.report.files.iter().cloned());
         Ok(files)
     }

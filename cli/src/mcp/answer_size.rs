@@ -60,14 +60,14 @@ fn kept(length: usize, own: usize, over: usize) -> usize {
 }
 
 /// A list, and its bytes without those of lists in it that can be cut.
-struct Longest {
+struct LongestList {
     at: String,
     own: usize,
 }
 
 /// The list with the most bytes of its own, of more than one element.
-fn longest_list(value: &Value, at: String) -> Option<Longest> {
-    fn look(value: &Value, at: &str, best: &mut Option<Longest>) -> usize {
+fn longest_list(value: &Value, at: String) -> Option<LongestList> {
+    fn look(value: &Value, at: &str, best: &mut Option<LongestList>) -> usize {
         let inside: usize = match value {
             Value::Array(list) => list.iter().enumerate().map(|(n, one)| look(one, &format!("{at}/{n}"), best)).sum(),
             Value::Object(map) => {
@@ -80,7 +80,7 @@ fn longest_list(value: &Value, at: String) -> Option<Longest> {
         };
         if value.as_array().is_some_and(|list| list.len() > 1) {
             if best.as_ref().is_none_or(|best| inside > best.own) {
-                *best = Some(Longest { at: at.to_string(), own: inside });
+                *best = Some(LongestList { at: at.to_string(), own: inside });
             }
             // It can be cut by itself: around it, it does not count.
             return 0;

@@ -30,7 +30,7 @@ pub(super) struct CommandCall {
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct CommandAnswer {
     /// Standard output.
     pub(super) text: String,
     /// Lines of standard error.
@@ -49,7 +49,7 @@ pub(super) fn ask(
     asked: CommandCall,
     time: Duration,
     stop: &AtomicBool,
-) -> Result<Answered, String> {
+) -> Result<CommandAnswer, String> {
     let mut child = Command::new(program)
         .args(&asked.args)
         .current_dir(root)
@@ -76,7 +76,7 @@ pub(super) fn ask(
     if !asked.fine.contains(&status) {
         return Err(failed(&notes, status));
     }
-    Ok(Answered { text, notes: notes.lines().map(str::to_string).collect(), status })
+    Ok(CommandAnswer { text, notes: notes.lines().map(str::to_string).collect(), status })
 }
 
 /// The status, or why it was ended.
@@ -140,7 +140,7 @@ fn failed(notes: &str, status: i32) -> String {
 mod tests {
     use super::*;
 
-    fn sh(script: &str, stdin: Option<&str>, seconds: f64, stop: bool) -> Result<Answered, String> {
+    fn sh(script: &str, stdin: Option<&str>, seconds: f64, stop: bool) -> Result<CommandAnswer, String> {
         let args = ["-c", script].map(OsString::from).to_vec();
         let asked = CommandCall { args, stdin: stdin.map(str::to_string), fine: &[0, 1] };
         ask(Path::new("/bin/sh"), Path::new("/"), asked, Duration::from_secs_f64(seconds), &AtomicBool::new(stop))

@@ -1,7 +1,8 @@
 //! `candlescope mcp`: runs for agents, by the Model Context Protocol over standard input and output.
 //!
-//! A tool is a command of this program in a process of its own: nothing that a run or a query does can end the server, limits are
-//! those of the command, and there is one home for every answer. Standard output carries the protocol and nothing else.
+//! A tool is a command of this program in a process of its own: nothing that a run or a query does can end the server,
+//! limits are those of the command, and there is one home for every answer. Standard output carries the protocol and
+//! nothing else.
 
 mod answer_size;
 mod ask_command;

@@ -1,7 +1,7 @@
 //! What each tool asks of which command, and how its answer is made of that.
 
 use super::answer_size::{MOST_BYTES, fitted};
-use super::ask_command::{Answered, CommandCall, ask};
+use super::ask_command::{CommandAnswer, CommandCall, ask};
 use super::root_folder::RootFolder;
 use super::table_columns::tables;
 use crate::explain::explained;
@@ -136,13 +136,13 @@ impl Tools {
         Ok((parsed(&answered)?, answered.notes))
     }
 
-    fn ask(&self, asked: CommandCall, stop: &AtomicBool) -> Result<Answered, String> {
+    fn ask(&self, asked: CommandCall, stop: &AtomicBool) -> Result<CommandAnswer, String> {
         let time = Duration::from_secs(self.limits.get(Limit::QuerySeconds)).saturating_add(GRACE);
         ask(&self.program, self.root.dir(), asked, time, stop)
     }
 }
 
-fn parsed(answered: &Answered) -> Result<Value, String> {
+fn parsed(answered: &CommandAnswer) -> Result<Value, String> {
     let found = serde_json::from_str(&answered.text);
     found
         .map_err(|error| format!("the command ended with status {} and gave no whole answer: {error}", answered.status))

@@ -15,7 +15,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use watched::Watched;
+use watched::WatchedReadings;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &MonitorArgs) -> Result<()> {
     let options = MonitorOptions::new().pids(args.pid.iter().copied()).endpoints(&args.endpoint).gpus(&args.gpu);
     let mut sampler = Sampler::new(options)?;
     let rows = args.csv.as_deref().map(Rows::create).transpose()?;
-    let mut watched = Watched { monitor: Monitor::new(rule), rows };
+    let mut watched = WatchedReadings { monitor: Monitor::new(rule), rows };
     let (stop, stopped) = channel();
     let stop = move || {
         // Nobody listens any more where it is ending already.
@@ -146,7 +146,7 @@ fn draw(args: &MonitorArgs, monitor: &Monitor) -> Result<()> {
 /// A line each period, until what was named has ended, nobody reads any more, or somebody ends it.
 fn print_lines(
     sampler: &mut Sampler,
-    watched: &mut Watched,
+    watched: &mut WatchedReadings,
     period: Duration,
     end: Option<Duration>,
     stopped: &Receiver<()>,

@@ -1,6 +1,6 @@
 //! The whole screen: the terminal's modes, keys and redrawing.
 
-use super::watched::Watched;
+use super::watched::WatchedReadings;
 use anyhow::{Context, Result, bail};
 use candlescope_monitor::{Reading, Sampler, draw};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -27,7 +27,7 @@ type News = (Reading, bool);
 /// Shows readings until somebody ends it, the time is over, or what was named has ended.
 pub(super) fn show(
     sampler: Sampler,
-    watched: &mut Watched,
+    watched: &mut WatchedReadings,
     period: Duration,
     end: Option<Duration>,
     stopped: &Receiver<()>,
@@ -77,7 +77,7 @@ struct TakeOutcome {
 }
 
 /// Takes the readings that have come meanwhile.
-fn take(readings: &Receiver<News>, watched: &mut Watched) -> Result<TakeOutcome> {
+fn take(readings: &Receiver<News>, watched: &mut WatchedReadings) -> Result<TakeOutcome> {
     let mut any = false;
     loop {
         match readings.try_recv() {

@@ -4,12 +4,12 @@ use anyhow::Result;
 use candlescope_monitor::{Monitor, Reading, Rows};
 
 /// Everything that a reading goes through.
-pub(super) struct Watched {
+pub(super) struct WatchedReadings {
     pub(super) monitor: Monitor,
     pub(super) rows: Option<Rows>,
 }
 
-impl Watched {
+impl WatchedReadings {
     pub(super) fn take(&mut self, reading: Reading) -> Result<()> {
         self.monitor.push(reading);
         match &mut self.rows {

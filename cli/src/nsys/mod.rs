@@ -32,8 +32,8 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     command.arg("profile").args(["-t", &trace]);
     // Samples of the CPU and context switches would make up nearly all of the report: 550 MB instead of 11 (measured).
     let mut options = vec![("--sample", "none"), ("--cpuctxsw", "none"), ("--force-overwrite", "true")];
-    // Since CUDA 11.7 nsys has a graph as a whole, without its kernels, unless it is told otherwise; older ones do not know the
-    // option.
+    // Since CUDA 11.7 nsys has a graph as a whole, without its kernels, unless it is told otherwise; older ones do not
+    // know the option.
     let wants_nodes = args.cuda_graph_trace.as_str() == "node";
     if wants_nodes && trace.split(',').any(|what| what.trim().starts_with("cuda")) {
         options.push(("--cuda-graph-trace", "node"));

@@ -2,6 +2,7 @@
 
 mod final_state;
 mod optimise_args;
+mod rests_on;
 
 pub(crate) use optimise_args::{EXAMPLES, GoalName, OptimiseArgs};
 
@@ -11,6 +12,7 @@ use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
 use crate::output::{note, say};
 use crate::progress::Progress;
+use crate::this_program::this_program;
 use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
 use candlescope_optimise::{
@@ -86,6 +88,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     if let Some(word) = words.iter().find(|word| !is_setting(word)) {
         bail!("`{word}` is neither a group's file nor a key's value, such as runtime=short or repeats=3");
     }
+    let rests_on = rests_on::rests_on(change.options.get("model").and_then(Option::as_deref), &words, &args.flags)?;
     let (mut private, words): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| word.split_once('=').is_some_and(|(key, _)| is_private(key)));
     let mut out = None;
@@ -101,7 +104,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     if !args.resume {
         crate::out_dir::must_be_empty(&out, ", or go on with --resume")?;
     }
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let program = this_program()?;
     let baseline = Setting::default().with(&change);
     let mut options = OptimiseOptions::new(Program { program, words, private }, baseline, out);
     options.goal = Goal::new(args.goal.into(), args.slo.unwrap_or_default(), args.quality);
@@ -117,6 +120,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     options.ledger = ledger_path().filter(|_| !args.no_ledger);
     options.limits = limits(&args.limits)?;
     options.prepare = crate::kept_between_runs::add_kept;
+    options.rests_on = rests_on;
     if args.slo.is_none() && options.goal.aim == Aim::Goodput {
         bail!("goodput is that of requests within limits: give them with --slo, such as --slo tpot=50ms");
     }

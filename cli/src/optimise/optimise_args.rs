@@ -63,15 +63,16 @@ pub(crate) struct OptimiseArgs {
     /// A command to try in place of remedies, in turns with the program as it is; can be repeated
     #[arg(long = "try", value_name = "COMMAND")]
     pub(super) tries: Vec<String>,
-    /// What the command of --try at the same place obtains: a finding of the program as it is, such as constant_cost, or
-    /// changes as --what-if of `analyze` takes them; can be repeated
+    /// What the command of --try at the same place obtains: a finding of the program as it is, such as constant_cost,
+    /// ngram_lookup, together for all findings at once, or changes as --what-if of `analyze` takes them; can be
+    /// repeated
     #[arg(long = "promise", value_name = "FINDING|CHANGES", requires = "tries")]
     pub(super) promises: Vec<String>,
     /// The program that is tried by hand, in place of `candlescope profile`; it writes a run where {out} stands, or by
     /// candlescope::init()
     #[arg(long, value_name = "COMMAND", requires = "tries")]
     pub(super) run: Option<String>,
-    /// Go on with the optimisation in --out, which was begun with the same options
+    /// Go on with the optimisation in --out, which was begun with the same options, model and candlescope
     #[arg(long)]
     pub(super) resume: bool,
     /// Remember no promise, and look at none

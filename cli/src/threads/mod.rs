@@ -141,9 +141,9 @@ pub(crate) fn physical_cores() -> usize {
     physical.and_then(|n| usize::try_from(n).ok()).map_or(available, |physical| physical.min(available)).max(1)
 }
 
-/// Starts the pool of rayon, which otherwise starts on first use and panics if it gets no threads. Here that is an error
-/// with the reason. The calling thread, on which the model runs, is one of the pool's: else each parallel operation is handed
-/// to another thread, and the result back, which takes a small model longer than what is computed.
+/// Starts the pool of rayon, which otherwise starts on first use and panics if it gets no threads. Here that is an
+/// error with the reason. The calling thread, on which the model runs, is one of the pool's: else each parallel
+/// operation is handed to another thread, and the result back, which takes a small model longer than what is computed.
 pub(crate) fn start_pool() -> Result<()> {
     rayon::ThreadPoolBuilder::new().use_current_thread().build_global().context(
         "the threads that compute cannot start: raise the number of threads that this user may have (ulimit -u), or ask \

@@ -19,7 +19,8 @@ use candlescope_lab::peaks::{DeviceIdentity, load, to_json};
 use candlescope_lab::study::{Manifest, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Shape};
 use candlescope_lab::tune::{
-    Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, Tuned, Why, lines, nearest_words, tune, write_tuned,
+    BatchReason, Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, Tuned, lines, nearest_words, tune,
+    write_tuned,
 };
 use candlescope_models::LoadOptions;
 use candlescope_work::devices::{Device, known_device, peaks_device};
@@ -62,7 +63,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let mut around = surroundings_of(&args.subject.device);
     let mut observe = watch(&progress, false);
     let mut course = Course::new(args);
-    let mut chosen = |batches: &[u64], why: Option<Why>| tell(&progress, args, &mut course, batches, why);
+    let mut chosen = |batches: &[u64], why: Option<BatchReason>| tell(&progress, args, &mut course, batches, why);
     let driver = TuneDriver {
         surroundings: around.as_mut(),
         cancel,
@@ -92,7 +93,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
 }
 
 /// Says on standard error which batch comes next: a search takes minutes, and its course is a result.
-fn tell(progress: &Progress, args: &BatchArgs, course: &mut Course, batches: &[u64], why: Option<Why>) {
+fn tell(progress: &Progress, args: &BatchArgs, course: &mut Course, batches: &[u64], why: Option<BatchReason>) {
     let left = course.next(why.is_some()).map_or_else(String::new, |left| format!(" ({left})"));
     if args.json.is_json() {
         return;

@@ -3,6 +3,7 @@
 use crate::bench::ModelArgs;
 use crate::bench::operations::{cancel_on_interrupt, last_repetition, warn_of_debug_build};
 use crate::output::{note, say};
+use crate::this_program::this_program;
 use crate::threads::physical_cores;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
@@ -122,7 +123,7 @@ pub(super) fn run(args: &ThreadsArgs) -> Result<u8> {
 
 /// The median request with this many threads, in nanoseconds: `bench latency` in a process of its own.
 fn measure(args: &ThreadsArgs, threads: usize, dir: &Path, warnings: &mut Vec<String>) -> Result<Option<f64>> {
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let program = this_program()?;
     let mut command = Command::new(program);
     command.args(["bench", "latency", "--processes", "1", "--profiled", "0", "--json", "--no-progress"]);
     let subject = &args.subject;

@@ -1,8 +1,12 @@
 //! Runs of several days and machines, and what an archive of them has to hold.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 use crate::common::*;
+use candlescope_core::numbers::DAY_NS;
+use candlescope_core::{Batch, HostNs, PerturbationRecord, Side};
 use candlescope_reader::ReadLimits;
 use candlescope_sql::{Answer, Sources, query};
+use candlescope_testkit::ranks::{MadeRank, RankTruth};
+use candlescope_testkit::records::{T0, manifest as manifest_of, with};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,13 +17,53 @@ pub fn record(dir: &Path) {
     ok(&[&args[..], &["--out", dir.to_str().unwrap()]].concat());
 }
 
+/// Adds tables that a run of a CPU does not have: kernels that were recorded on a GPU, and stretches of an experiment.
+fn add_tables(run: &Path) {
+    let recorded = Path::new(ROOT).join("cli/tests/recorded/gpu/decode/kernels");
+    copy(&recorded, &run.join("kernels"));
+    let stretch = |pair: u64, delayed: bool| {
+        let (target, name) = ("path=mlp".into(), "decode".into());
+        let (start, side) = (HostNs(T0 + pair as i64 * 1_000), Side::Host);
+        PerturbationRecord::of_fields(
+            target,
+            side,
+            pair,
+            delayed,
+            pair,
+            None,
+            name,
+            start,
+            900,
+            Some(1_000),
+            4,
+            400,
+            pair,
+        )
+    };
+    let stretches = (0..20).map(|n| stretch(n / 2, n % 2 == 0)).collect();
+    let batch = with(Batch::default(), |batch| batch.perturbations = stretches);
+    let made = tempfile::tempdir().unwrap();
+    let manifest = manifest_of(&batch);
+    write_ranks(made.path(), &[MadeRank { batch, manifest, truth: RankTruth::default() }]);
+    copy(&made.path().join("rank-0/perturbations"), &run.join("perturbations"));
+}
+
 /// Gives a run another name, day and host.
 pub fn rename(dir: &Path, id: &str, host: &str, days_before: i64) {
+    change(dir, |manifest| {
+        manifest["run_id"] = id.into();
+        manifest["host"] = host.into();
+        for time in ["started_ns", "ended_ns"] {
+            manifest[time] = (manifest[time].as_i64().unwrap() - days_before * DAY_NS).into();
+        }
+    });
+}
+
+/// Changes what a run says of itself.
+pub fn change(dir: &Path, change: impl FnOnce(&mut serde_json::Value)) {
     let path = dir.join("run.json");
     let mut manifest = json(&fs::read_to_string(&path).unwrap());
-    manifest["run_id"] = id.into();
-    manifest["host"] = host.into();
-    manifest["started_ns"] = (manifest["started_ns"].as_i64().unwrap() - days_before * 86_400_000_000_000).into();
+    change(&mut manifest);
     fs::write(path, manifest.to_string()).unwrap();
 }
 
@@ -43,6 +87,8 @@ pub fn contents(paths: &[&Path]) -> Vec<String> {
         of_table("samples", "time_ns"),
         of_table("stacks", "stack"),
         of_table("stack_samples", "time_ns"),
+        of_table("kernels", "gpu_start_ns"),
+        of_table("perturbations", "host_start_ns + added_ns"),
     ];
     all.push(format!(
         "{:?}",
@@ -82,6 +128,7 @@ impl Place {
             let dir = tempfile::tempdir().unwrap();
             record(&dir.path().join("one"));
             record(&dir.path().join("two"));
+            add_tables(&dir.path().join("one"));
             dir
         });
         let place = Self { dir: tempfile::tempdir().unwrap() };

@@ -6,6 +6,7 @@ use candlescope_testkit::collector::{reply, serve};
 use candlescope_testkit::ranks::MadeRank;
 pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, require};
 pub use candlescope_testkit::{ROOT, text, wait_until};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -156,6 +157,42 @@ pub fn hold_against_schemas(answers: &serde_json::Value, all: bool) {
     serde_json::to_writer(child.stdin.take().unwrap(), answers).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// What a client says first.
+pub const MCP_HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"by hand","version":"1"}}}"#;
+
+/// What tools of `candlescope mcp` answer when they are called one after the other, by name with their arguments.
+#[cfg(feature = "mcp")]
+pub fn mcp_answers(root: &Path, calls: &[(&str, serde_json::Value)]) -> Vec<serde_json::Value> {
+    let mut child = candlescope()
+        .args(["mcp", "--root"])
+        .arg(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server");
+    let mut input = child.stdin.take().expect("its input");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut asked = |text: &str, id: usize| {
+        writeln!(input, "{text}").expect("said");
+        lines.by_ref().map(|line| json(&line.expect("a line"))).find(|answer| answer["id"] == id).expect("an answer")
+    };
+    asked(MCP_HELLO, 1);
+    let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let answers = calls.iter().enumerate().map(|(at, (tool, arguments))| {
+        let id = at + 2;
+        let params = serde_json::json!({ "name": tool, "arguments": arguments });
+        let call = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let before = if at == 0 { format!("{initialized}\n") } else { String::new() };
+        let answer = asked(&format!("{before}{call}"), id);
+        assert_ne!(answer["result"]["isError"], true, "{tool}: {answer}");
+        json(answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {answer}")))
+    });
+    let answers = answers.collect();
+    drop(input);
+    assert!(child.wait().expect("its end").success());
+    answers
 }
 
 /// Two processes at once, as a launcher starts them: a run of each.

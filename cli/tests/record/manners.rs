@@ -56,12 +56,15 @@ fn a_panic_of_the_library_goes_no_further_and_prints_nothing() {
     let dir = tempfile::tempdir().unwrap();
     compile(dir.path(), "broken_clock", "broken_clock.c", &["-rdynamic"]);
     let run = dir.path().join("run");
-    let output = record(&run, &[], &[dir.path().join("broken_clock").to_str().unwrap()]);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(5), "{err}");
-    let lines: Vec<&str> = err.lines().collect();
-    assert!(matches!(lines[..], ["goes on", last] if last.contains("nothing was recorded")), "{err}");
-    assert!(!run.exists());
+    for options in [&[][..], &["--follow-forks"]] {
+        let output = record(&run, options, &[dir.path().join("broken_clock").to_str().unwrap()]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{err}");
+        let lines: Vec<&str> = err.lines().collect();
+        let why = "it ended before recording had begun";
+        assert!(matches!(lines[..], ["goes on", last] if last.contains(why)), "{options:?}: {err}");
+        assert!(!run.exists());
+    }
 }
 
 /// A collector that takes connections and never answers.
@@ -107,4 +110,46 @@ fn a_budget_leaves_steps_out_and_says_what_it_kept() {
     assert!(of("scheduled_out") > 1_000 && of("recorded") > 300, "{steps}");
     let kept = budget["kept"].as_f64().unwrap();
     assert!(budget["target"] == 0.01 && kept > 0.0 && kept < 0.9 && budget["ratio"].is_number(), "{budget}");
+}
+
+/// What an extension of NVTX begins, the plain function may end.
+#[test]
+fn a_range_that_begins_with_a_payload_is_one_among_the_others() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let output = record(&run, &["--cupti", "off"], &[program.to_str().unwrap(), "nvtx", "payload"]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let mut expected = of_tokens(3, 1);
+    expected.iter_mut().filter(|(path, _)| path == "decode").for_each(|(_, n)| *n += 1);
+    expected.extend(["decode/(payload)", "decode/block"].map(|path| (path.to_string(), 1)));
+    expected.sort();
+    assert_eq!(paths(&run), expected);
+}
+
+/// A driver is on the machine: the recorder waits for the program to load it, and does not.
+#[test]
+fn a_program_that_makes_ranges_alone_gets_no_driver() {
+    let (Some(program), Some(device)) = (program(), super::scripted_driver::device()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let variables = [("LD_LIBRARY_PATH", device.to_str().unwrap())];
+    let output = record_with(&variables, &run, &[], &[program.to_str().unwrap(), "nvtx", "says", "300"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.code() == Some(5) && out.contains("driver 0\n"), "{out}{err}");
+    let why = "kernels were not recorded: the program has not started the CUDA driver";
+    assert!(err.contains(why) && err.lines().count() == 2, "{err}");
+}
+
+/// NVTX, which waits for a tool that another thread starts, would have the child wait without end.
+#[test]
+fn a_fork_while_a_recording_begins_leaves_a_child_that_goes_on() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..5 {
+        let run = dir.path().join(format!("{n}"));
+        let output = record(&run, &["--cupti", "off"], &[program.to_str().unwrap(), "nothing", "race"]);
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        assert_eq!(paths(&run), [("first".to_string(), 1)]);
+    }
 }

@@ -1,11 +1,11 @@
-//! Kernels without a GPU: a program launches them on a driver and a CUPTI that only play (`record_programs/scripted_driver.c`), and end it
-//! where NVIDIA's would crash.
+//! Kernels without a GPU: a program launches them on a driver and a CUPTI that only play
+//! (`record_programs/scripted_driver.c`), and end it where NVIDIA's would crash.
 
 use super::*;
 use std::time::{Duration, Instant};
 
 /// The folder of the driver and the program, if there are NVTX's headers.
-fn device() -> Option<&'static Path> {
+pub(super) fn device() -> Option<&'static Path> {
     static DEVICE: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
     let made = DEVICE.get_or_init(|| {
         let include = headers()?;
@@ -14,6 +14,7 @@ fn device() -> Option<&'static Path> {
         let driver = dir.path().join("libcuda.so.1");
         let found = format!("-Wl,-rpath,{}", dir.path().display());
         compile(dir.path(), "launches", "launches.c", &[&include, driver.to_str().unwrap(), &found]);
+        compile(dir.path(), "late_driver", "late_driver.c", &[&include]);
         Some(dir)
     });
     made.as_ref().map(tempfile::TempDir::path)
@@ -142,8 +143,14 @@ fn windows_beside_contexts(device: &Path, script: &[(&str, &str)]) {
     assert_eq!(done.status, Some(3), "{}", done.err);
     let found = done.of_kind("kernel");
     assert!(found > 0 && found < done.kernels / 2, "those of some steps: {found} of {}", done.kernels);
-    let windows = manifest(&done.run)["gpu"]["kernels"]["windows"].as_i64().unwrap();
+    let manifest = manifest(&done.run);
+    let windows = manifest["gpu"]["kernels"]["windows"].as_i64().unwrap();
     assert!(windows >= 2, "{windows}");
+    // What the recorder has to report is in the run, and the command says it.
+    let said = "cupti: this program ends CUDA contexts while kernels are recorded, so CUPTI stays attached from now on";
+    let problems = manifest["environment"]["recorder_problems"].as_array().unwrap();
+    assert!(problems.iter().any(|text| text.as_str().unwrap().starts_with(said)), "{problems:?}");
+    assert!(done.err.contains(&format!("note: {said}")), "{}", done.err);
 }
 
 /// A session that takes longer to start than a program is to wait.
@@ -176,7 +183,8 @@ fn where_another_tool_has_cupti_that_is_said_and_the_rest_recorded() {
     assert_eq!(decodes.collect::<Vec<_>>().len(), 3, "ranges are intervals as without kernels");
 }
 
-/// Without it one that measures would take the run for one under another trial, and who has forgotten the variable would miss kernels.
+/// Without it one that measures would take the run for one under another trial, and who has forgotten the variable
+/// would miss kernels.
 #[test]
 fn a_trial_that_is_not_understood_is_said_and_all_is_recorded_as_without_one() {
     let Some(device) = device() else { return };
@@ -227,4 +235,127 @@ fn results_end_steps_of_a_program_without_ranges_and_kernels_are_theirs() {
         serde_json::json!([{"steps": repeated, "kernels": repeated * 8}]),
         "with each copy"
     );
+}
+
+/// A range around all of a generation: its tokens are steps as they are without it.
+#[test]
+fn results_end_steps_inside_of_a_range_as_well() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[], &[], &["enclosed", "exit", "20"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let manifest = manifest(&done.run);
+    let repeated = manifest["environment"]["steps_by_pattern"].as_i64().unwrap();
+    assert!((14..=16).contains(&repeated), "the first ones are learned from: {repeated}");
+    let sql = "SELECT count(DISTINCT step) AS steps, count(*) AS kernels FROM kernels WHERE path = 'repeated'";
+    assert_eq!(rows(&done.run, sql), serde_json::json!([{"steps": repeated, "kernels": repeated * 8}]));
+    let around = "SELECT DISTINCT p.name FROM spans r JOIN spans p ON p.seq = r.parent_seq WHERE r.path = 'repeated'";
+    assert_eq!(rows(&done.run, around), serde_json::json!([{"name": "generate"}]));
+    assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies));
+    let confidence = manifest["environment"]["steps_confidence"].as_f64().unwrap();
+    assert!((0.5..1.0).contains(&confidence), "{confidence}");
+    assert!(done.err.contains(&format!("confidence {:.0} %", (confidence * 100.0).floor())), "{}", done.err);
+}
+
+#[test]
+fn windows_by_time_have_their_steps_inside_of_a_range_as_well() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[], &["--cupti", "5/1s"], &["enclosed", "exit", "350", "10"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let manifest = manifest(&done.run);
+    let windows = manifest["gpu"]["kernels"]["windows"].as_i64().unwrap();
+    let sql = "SELECT count(DISTINCT step) AS n FROM kernels WHERE path = 'repeated'";
+    let steps = rows(&done.run, sql)[0]["n"].as_i64().unwrap();
+    assert!(windows >= 3 && steps >= 5 && steps <= windows * 5, "{steps} of {windows} windows");
+    let kernels = done.of_kind("kernel");
+    assert!(kernels >= steps * 7 && kernels < done.kernels / 2, "those of some steps: {kernels} of {}", done.kernels);
+}
+
+/// Whoever ends the process waits for whoever ends the session.
+#[test]
+fn kernels_are_whole_where_several_threads_end_the_program() {
+    let Some(device) = device() else { return };
+    for (end, statuses) in [("at_once", &[4][..]), ("watched", &[4, 5]), ("quick_exit", &[6])] {
+        let done = launched(device, &[("SCRIPTED_FLUSH_MS", "300")], &[], &["plain", end, "3"]);
+        assert!(done.status.is_some_and(|status| statuses.contains(&status)), "{end}: {:?} {}", done.status, done.err);
+        assert_eq!(manifest(&done.run)["complete"], true, "{end}");
+        assert_eq!((done.of_kind("kernel"), done.of_kind("memcpy")), (done.kernels, done.copies), "{end}");
+    }
+}
+
+/// Nothing that was registered for the end of a process is called where it puts another program in its place.
+#[test]
+fn a_program_that_another_one_takes_the_place_of_has_a_run_and_so_has_the_other() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[], &[], &["plain", "exec", "5"]);
+    assert_eq!(done.status, Some(5), "{}", done.err);
+    let mut runs: Vec<PathBuf> = std::fs::read_dir(&done.run).unwrap().map(|entry| entry.unwrap().path()).collect();
+    runs.sort();
+    let [first, second] = &runs[..] else { panic!("{runs:?}\n{}", done.err) };
+    let of = |run: &Path| rows(run, "SELECT kind, count(*) AS n FROM kernels GROUP BY kind ORDER BY kind");
+    let all = serde_json::json!([{"kind": "kernel", "n": done.kernels}, {"kind": "memcpy", "n": done.copies}]);
+    assert_eq!((of(first), of(second)), (all.clone(), all));
+    assert_eq!((&manifest(first)["complete"], &manifest(second)["complete"]), (&false.into(), &true.into()));
+}
+
+/// The child has the recording's memory, and none of its threads.
+#[test]
+fn a_forked_child_that_starts_the_driver_is_left_alone_and_counted() {
+    let Some(device) = device() else { return };
+    for options in [&[][..], &["--follow-forks"]] {
+        let done = launched(device, &[], options, &["forks", "exit", "5"]);
+        assert_eq!(done.status, Some(3), "{}", done.err);
+        // The child's: it says it first.
+        assert!(done.context < Some(Duration::from_secs(1)), "nobody holds it: {:?}", done.context);
+        let manifest = manifest(&done.run);
+        assert_eq!(manifest["environment"]["forked_unrecorded"], 1, "{options:?}");
+        assert!(done.err.contains("processes that were forked from it") && done.err.contains("(1)"), "{}", done.err);
+        assert_eq!(done.of_kind("kernel"), done.kernels, "the parent's are whole");
+        assert!(paths(&done.run).iter().all(|(path, _)| !path.contains("of the child")));
+    }
+}
+
+/// It would unwind through the library, which ends the program.
+#[test]
+fn a_thread_that_is_cancelled_while_it_waits_for_the_recorder_ends_alone() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[("SCRIPTED_BUFFERS_MS", "60000")], &[], &["cancelled", "exit"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+}
+
+/// What names a kernel is CUPTI's, and goes with it.
+#[test]
+fn what_comes_when_cupti_leaves_is_counted_and_its_names_are_not_read() {
+    let Some(device) = device() else { return };
+    let done = launched(device, &[("SCRIPTED_LATE", "1")], &["--cupti", "5/1s"], &["plain", "exit", "350", "10"]);
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let manifest = manifest(&done.run);
+    assert!(manifest["gpu"]["kernels"]["dropped"].as_i64() >= Some(1), "{}", manifest["gpu"]["kernels"]);
+    assert_eq!(
+        rows(&done.run, "SELECT count(*) AS n FROM kernels WHERE name LIKE '%late%'"),
+        serde_json::json!([{"n": 0}])
+    );
+    assert!(done.of_kind("kernel") > 0);
+}
+
+/// A range comes first, and the recorder looks for CUPTI: the program's own, which it loads with its driver, is another
+/// one.
+#[test]
+fn cupti_is_the_one_that_attached_within_cu_init() {
+    let Some(device) = device() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let driver = device.join("libcuda.so.1");
+    let [other, own] = ["other/lib64", "own"].map(|folder| dir.path().join(folder));
+    [&other, &own].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    [&other, &own].into_iter().for_each(|folder| _ = std::fs::copy(&driver, folder.join("libcupti.so.13")).unwrap());
+    // One file is both, as the scripted one is.
+    std::os::unix::fs::symlink("libcupti.so.13", own.join("libcuda.so.1")).unwrap();
+    let home = dir.path().join("other");
+    let program = [device.join("late_driver"), own.join("libcuda.so.1")].map(|path| path.to_str().unwrap().to_string());
+    for variables in [&[][..], &[("CUDA_HOME", home.to_str().unwrap())]] {
+        let run = dir.path().join(format!("run-{}", variables.len()));
+        let output = record_with(variables, &run, &[], &program.each_ref().map(String::as_str));
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        let sql = "SELECT path, count(*) AS n FROM kernels GROUP BY path";
+        assert_eq!(rows(&run, sql), serde_json::json!([{"path": "decode", "n": 3}]), "{}", text(&output.stderr));
+    }
 }

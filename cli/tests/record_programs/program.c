@@ -1,11 +1,13 @@
 /* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
  * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
  *
- *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|handled|fork|forked|threads|child|look|starts|steps [MILLISECONDS]
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|handled|fork|forked|threads|child|look|starts|steps|payload|says|race
+ *     [MILLISECONDS]
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -140,6 +142,52 @@ static void look(void) {
   if (system(command)) exit(9);
 }
 
+/* A range that begins with a payload of any shape, and ends plainly. */
+static void payload(void) {
+  nvtxRangePushA("decode");
+  nvtxRangePushPayload(NULL, NULL, 0);
+  nvtxRangePop();
+  nvtxRangePushA("block");
+  nvtxRangePop();
+  nvtxRangePop();
+}
+
+/* Which of the variables by which it is recorded a child gets, whole, and whether this process has a driver. */
+static void says(void) {
+  char line[4096];
+  int has_driver = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (maps && fgets(line, sizeof line, maps)) has_driver |= strstr(line, "libcuda") != NULL;
+  printf("driver %d\n", has_driver);
+  fflush(stdout);
+  if (system("env | grep -E '^(CANDLESCOPE|CANDLESCOPE_INJECT_(CHILDREN|CLAIM|MODEL|SESSION|STEPS|WINDOWS|WORK)|"
+             "(CUDA|NVTX)_INJECTION64_PATH|LD_PRELOAD)=' | LC_ALL=C sort"))
+    exit(9);
+}
+
+static void *first_range(void *_) {
+  nvtxRangePushA("first");
+  nvtxRangePop();
+  return _;
+}
+
+/* Forks while another thread makes the first range: the child's ranges do not wait for what that thread does. */
+static void race(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, first_range, NULL);
+  usleep(5000);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    first_range(NULL);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  pthread_join(thread, NULL);
+  if (status) exit(9);
+}
+
 int main(int count, char **args) {
   const char *what = count > 1 ? args[1] : "nothing", *end = count > 2 ? args[2] : "return";
   double ms = count > 3 ? atof(args[3]) : 0;
@@ -190,6 +238,9 @@ int main(int count, char **args) {
   }
   if (!strcmp(end, "starts")) starts();
   if (!strcmp(end, "steps")) steps();
+  if (!strcmp(end, "payload")) payload();
+  if (!strcmp(end, "says")) says();
+  if (!strcmp(end, "race")) race();
   if (!strcmp(end, "child")) {
     char command[4096];
     snprintf(command, sizeof command, "'%s' %s return %g >/dev/null 2>&1", args[0], what, ms);

@@ -9,6 +9,7 @@
  *   SCRIPTED_SWITCH_MS    how long switching records of a kind on or off takes
  *   SCRIPTED_BUFFERS_MS   how long CUPTI takes when it is given its buffers, which it is while a session starts
  *   SCRIPTED_FLUSH_MS     how long handing over buffers takes
+ *   SCRIPTED_LATE         set: a record comes only when CUPTI leaves, and what names its kernel leaves with it
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -230,10 +232,19 @@ uint32_t cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value
 
 uint32_t cuptiFinalize(void) {
   may_be_called();
+  char *page = NULL;
+  if (getenv("SCRIPTED_LATE")) {
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(page, "_Z4latePf");
+    recorded[KERNEL] = 1;
+    record(KERNEL, KERNEL_BYTES, ++correlations, 92, page);
+  }
   pthread_mutex_lock(&lock);
   hand_over();
   memset(recorded, 0, sizeof recorded);
   pthread_mutex_unlock(&lock);
+  /* Who reads the name from here on crashes. */
+  if (page) mprotect(page, 4096, PROT_NONE);
   return 0;
 }
 

@@ -1,19 +1,13 @@
-//! Panels, alerts and recording rules ask for metrics that a session exposes.
+//! Panels, alerts and recording rules ask for metrics that a session exposes: one of the command on a CPU, and one of
+//! a program whose GPU is scripted (`scripted_gpu.rs`).
 
 use super::common::*;
+use super::scripted_gpu::scripted;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
-
-/// Metrics of panels and alerts that no session without a GPU exposes, with the reason.
-const OF_A_GPU: &[(&str, &str)] = &[
-    ("hw_", "samples of NVML"),
-    ("candlescope_gpu_", "samples of NVML, and steps with GPU time"),
-    ("candlescope_energy_joules_total", "what a counter of energy of NVML counted, divided"),
-    ("candlescope_kernel", "kernels are recorded by CUPTI"),
-];
 
 struct Running(Child);
 
@@ -44,7 +38,7 @@ fn asked(expr: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-fn all_asked() -> BTreeSet<String> {
+pub(super) fn all_asked() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let grafana = Path::new(ROOT).join("grafana");
     for file in std::fs::read_dir(grafana.join("dashboards")).expect("dashboards") {
@@ -68,8 +62,15 @@ fn all_asked() -> BTreeSet<String> {
     all
 }
 
+/// Whether a page has a series of this name.
+pub(super) fn exposes(page: &str, name: &str) -> bool {
+    page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+}
+
 #[test]
 fn every_panel_and_alert_asks_for_what_a_session_exposes() {
+    // What a GPU has, the scripted one has: nothing is left out.
+    let of_a_gpu = &scripted().page;
     let dir = tempfile::tempdir().expect("a directory");
     let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").to_string();
     let args = [
@@ -91,12 +92,8 @@ fn every_panel_and_alert_asks_for_what_a_session_exposes() {
     let _running = Running(command.spawn().expect("it starts"));
     let asked = all_asked();
     assert!(asked.len() > 30, "{asked:?}");
-    let exposed = |page: &str, name: &str| {
-        page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
-    };
     let missing = |page: &str| -> Vec<String> {
-        let of_a_gpu = |name: &str| OF_A_GPU.iter().any(|(prefix, _)| name.starts_with(prefix));
-        asked.iter().filter(|name| !of_a_gpu(name) && !exposed(page, name)).cloned().collect()
+        asked.iter().filter(|name| !exposes(of_a_gpu, name) && !exposes(page, name)).cloned().collect()
     };
     let mut left = Vec::new();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

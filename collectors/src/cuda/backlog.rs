@@ -2,7 +2,7 @@
 
 use super::driver_calls::{Driver, Event, Fault};
 use super::mark_pools::{Entry, Pool};
-use super::stream_marks::{Bracket, SettledMark, Track, Waiting};
+use super::stream_marks::{Bracket, SettledMark, Track, WaitingMark};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, MarkId};
 use rtrb::{Consumer, Producer};
@@ -99,7 +99,7 @@ impl<D: Driver> Backlog<D> {
             let Some(pool) = self.pools.get(usize::from(entry.pool)) else { break };
             let place = QueuedMark { device: pool.device, settled: None };
             let _ = self.marks.pop();
-            let mark = Waiting {
+            let mark = WaitingMark {
                 seq: self.first + self.places.len() as u64,
                 event: entry.event,
                 since: now,

@@ -20,7 +20,7 @@ pub(super) const VISIBLE_NS: u64 = 5_000;
 
 /// A mark the device has not been seen to pass.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct WaitingMark {
     /// Place in the lane's order.
     pub(super) seq: u64,
     pub(super) event: Event,
@@ -59,7 +59,7 @@ impl Bracket {
 pub(super) struct Track {
     pub(super) pool: u16,
     pub(super) stream: StreamId,
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<WaitingMark>,
 }
 
 impl Track {
@@ -147,7 +147,7 @@ pub(super) fn later(at: DeviceNs, ms: f32) -> Option<DeviceNs> {
 
 /// How many marks the device has passed: one query if it has passed all of them, two if it has passed none, and a
 /// binary search otherwise.
-fn passed<D: Driver>(driver: &D, waiting: &VecDeque<Waiting>) -> Result<usize, (usize, Fault)> {
+fn passed<D: Driver>(driver: &D, waiting: &VecDeque<WaitingMark>) -> Result<usize, (usize, Fault)> {
     let query = |at: usize| waiting.get(at).map_or(Ok(false), |w| driver.query(w.event)).map_err(|fault| (at, fault));
     let Some(newest) = waiting.len().checked_sub(1) else { return Ok(0) };
     if query(newest)? {

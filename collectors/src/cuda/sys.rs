@@ -310,8 +310,8 @@ impl Driver for Cuda {
         let mut ns = ns;
         let mut arguments: [*mut c_void; 1] = [std::ptr::from_mut(&mut ns).cast()];
         let (kernel, stream) = (handle(kernel.0.get()), handle(stream.0));
-        // SAFETY: kernel and stream are alive, see above. The kernel has one argument of 64 bits, which the call copies before it
-        // returns.
+        // SAFETY: kernel and stream are alive, see above. The kernel has one argument of 64 bits, which the call copies
+        // before it returns.
         ok(unsafe {
             (self.0.launch)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_mut_ptr(), std::ptr::null_mut())
         })

@@ -2,7 +2,6 @@
 //! library instead.
 
 use super::CuptiOptions;
-use super::buffers::Filled;
 use super::calls::Domain;
 use super::detach::Link;
 use super::errors::{self, Code, code};
@@ -45,9 +44,14 @@ pub(super) trait Backend: Send + 'static {
     fn timestamp(&self) -> Option<u64>;
     /// Makes CUPTI hand over its buffers; with `forced`, also those with records that are not complete.
     fn flush(&mut self, forced: bool) -> Result<(), Code>;
-    /// Shows all records handed over so far, with the names of kernels. Returns how many buffers ended in something
-    /// unreadable.
+    /// Shows all records handed over so far, with the names of kernels. Returns how much could not be read: records
+    /// whose name has gone with CUPTI, and what unreadable ends of buffers held, as one each.
     fn records(&mut self, show: Show<'_>) -> u64;
+    /// Buffers with records that came while CUPTI left, and that nobody reads: it walks them, and is gone. At least a
+    /// record each is lost.
+    fn unread(&mut self) -> u64 {
+        0
+    }
     /// Records the library dropped since this was last asked.
     fn dropped(&mut self) -> u64;
     /// UUID of a device by its number for CUDA.
@@ -182,11 +186,18 @@ impl Backend for Real {
 
     fn records(&mut self, show: Show<'_>) -> u64 {
         let mut unreadable = 0;
-        for Filled { buffer, valid } in POOL.drain() {
-            unreadable += u64::from(!self.cupti.each_record(buffer.words(), valid, &mut *show));
-            POOL.recycle(Filled { buffer, valid });
+        for filled in POOL.drain() {
+            unreadable += self.cupti.each_record(&filled, &mut *show);
+            POOL.recycle(filled);
         }
         unreadable
+    }
+
+    fn unread(&mut self) -> u64 {
+        let filled = POOL.drain();
+        let unread = filled.iter().filter(|filled| filled.valid > 0).count() as u64;
+        filled.into_iter().for_each(|filled| POOL.recycle(filled));
+        unread
     }
 
     fn dropped(&mut self) -> u64 {

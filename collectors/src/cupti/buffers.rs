@@ -39,10 +39,12 @@ impl Buffer {
 
 /// A buffer that CUPTI is done with.
 #[derive(Debug)]
-pub(super) struct Filled {
+pub(super) struct FilledBuffer {
     pub(super) buffer: Buffer,
     /// Bytes of records at its beginning.
     pub(super) valid: usize,
+    /// It came while CUPTI left the process: what its records point to is gone with it.
+    pub(super) is_late: bool,
 }
 
 /// All buffers, whatever their state.
@@ -57,7 +59,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct State {
     free: Vec<Buffer>,
-    filled: Vec<Filled>,
+    filled: Vec<FilledBuffer>,
     /// Buffers that exist.
     exist: usize,
     /// Of these, the ones that CUPTI has.
@@ -129,7 +131,7 @@ impl Pool {
     }
 
     /// CUPTI is done with a buffer.
-    pub(super) fn put(&self, filled: Filled) {
+    pub(super) fn put(&self, filled: FilledBuffer) {
         let mut state = self.lock();
         match state.out.checked_sub(1) {
             Some(out) => state.out = out,
@@ -151,15 +153,15 @@ impl Pool {
     }
 
     /// What CUPTI is done with, in the order it came.
-    pub(super) fn drain(&self) -> Vec<Filled> {
+    pub(super) fn drain(&self) -> Vec<FilledBuffer> {
         let mut state = self.lock();
         let room = Vec::with_capacity(state.most);
         std::mem::replace(&mut state.filled, room)
     }
 
     /// A buffer has been read and can be used again.
-    pub(super) fn recycle(&self, filled: Filled) {
-        let Filled { mut buffer, valid } = filled;
+    pub(super) fn recycle(&self, filled: FilledBuffer) {
+        let FilledBuffer { mut buffer, valid, .. } = filled;
         let written = valid.div_ceil(8).min(buffer.0.len());
         buffer.0[..written].fill(0);
         let mut state = self.lock();
@@ -194,11 +196,11 @@ mod tests {
         let (ready, made) = (pool.take().expect("ready"), pool.take().expect("made"));
         let (ready_at, made_at) = (ready.address(), made.address());
         assert!(pool.is_lent(ready_at) && pool.is_lent(made_at) && !pool.is_lent(made_at + 8));
-        pool.put(Filled { buffer: ready, valid: 0 });
+        pool.put(FilledBuffer { buffer: ready, valid: 0, is_late: false });
         assert_eq!((pool.is_lent(ready_at), pool.is_lent(made_at)), (false, true));
         pool.write_off();
         assert!(pool.is_lent(made_at), "it may come back after all");
-        pool.put(Filled { buffer: made, valid: 0 });
+        pool.put(FilledBuffer { buffer: made, valid: 0, is_late: false });
         assert!(!pool.is_lent(made_at));
         // Those that never come back are not remembered for ever.
         let lost: Vec<Buffer> = (0..9)
@@ -225,8 +227,8 @@ mod tests {
         let at = buffer.words().as_ptr();
         let mut words = buffer.into_words();
         words[..3].fill(u64::MAX);
-        pool.put(Filled { buffer: Buffer::from_words(words), valid: 17 });
-        let [filled] = <[Filled; 1]>::try_from(pool.drain()).expect("one is filled");
+        pool.put(FilledBuffer { buffer: Buffer::from_words(words), valid: 17, is_late: false });
+        let [filled] = <[FilledBuffer; 1]>::try_from(pool.drain()).expect("one is filled");
         assert_eq!((filled.valid, filled.buffer.words()[2]), (17, u64::MAX));
         assert!(pool.drain().is_empty());
         pool.recycle(filled);
@@ -243,7 +245,7 @@ mod tests {
         let taken: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(taken.len(), 3);
         for buffer in taken {
-            pool.put(Filled { buffer, valid: 64 });
+            pool.put(FilledBuffer { buffer, valid: 64, is_late: false });
         }
         assert!(pool.take().is_none(), "those waiting to be read count too");
         pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
@@ -255,12 +257,12 @@ mod tests {
         let pool = Pool::new();
         pool.configure(64, 2, 1);
         let (kept, back) = (pool.take().expect("ready"), pool.take().expect("made"));
-        pool.put(Filled { buffer: back, valid: 8 });
+        pool.put(FilledBuffer { buffer: back, valid: 8, is_late: false });
         assert_eq!((pool.write_off(), pool.write_off()), (1, 0));
         assert!(pool.take().is_some() && pool.take().is_none(), "one is waiting to be read");
         // The buffer comes back after all, and counts again.
         pool.write_off();
-        pool.put(Filled { buffer: kept, valid: 0 });
+        pool.put(FilledBuffer { buffer: kept, valid: 0, is_late: false });
         pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
         assert_eq!(std::iter::from_fn(|| pool.take()).count(), 2);
     }
@@ -271,7 +273,7 @@ mod tests {
         pool.configure(64, 4, 2);
         let old = pool.take().expect("ready");
         pool.configure(128, 2, 0);
-        pool.recycle(Filled { buffer: old, valid: 0 });
+        pool.recycle(FilledBuffer { buffer: old, valid: 0, is_late: false });
         let sizes: Vec<usize> = std::iter::from_fn(|| pool.take()).map(|buffer| buffer.bytes()).collect();
         assert_eq!(sizes, [128, 128], "buffers of the old size are gone");
     }
@@ -287,7 +289,7 @@ mod tests {
                         let mut served = 0;
                         for _ in 0..1000 {
                             if let Some(buffer) = pool.take() {
-                                pool.put(Filled { buffer, valid: 8 });
+                                pool.put(FilledBuffer { buffer, valid: 8, is_late: false });
                                 served += 1;
                             }
                         }

@@ -86,7 +86,8 @@ pub(super) fn on_graphs(domain: Domain, cbid: u32) -> Option<OnGraphs> {
     Some(if launches { OnGraphs::Launches } else { OnGraphs::Makes })
 }
 
-/// Where the handle of what is launched stands among the parameters of a call of the driver, if it launches something that has one.
+/// Where the handle of what is launched stands among the parameters of a call of the driver, if it launches something
+/// that has one.
 #[inline]
 pub(super) fn handle_at(cbid: u32) -> Option<usize> {
     match cbid {

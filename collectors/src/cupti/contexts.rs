@@ -1,16 +1,17 @@
 //! Calls that make or end contexts, and moments without any: a state machine without I/O.
 //!
-//! CUPTI turns records on and off by going through the process's contexts. Where a thread was making one at that moment,
-//! CUPTI 12.9 read a context that was half made and ended the program by SIGSEGV (in one start of two, on an H200 with
-//! driver 580). So records are turned [between such calls](Contexts::between), and a program that is recorded from outside
-//! makes its first one when the recorder is [ready](Contexts::hold): it launches nothing before that, so nothing is missed.
+//! CUPTI turns records on and off by going through the process's contexts. Where a thread was making one at that
+//! moment, CUPTI 12.9 read a context that was half made and ended the program by SIGSEGV (in one start of two, on an
+//! H200 with driver 580). So records are turned [between such calls](Contexts::between), and a program that is recorded
+//! from outside makes its first one when the recorder is [ready](Contexts::hold): it launches nothing before that, so
+//! nothing is missed.
 
-use super::in_flight::{Began, InFlight};
+use super::in_flight::{CountedCall, InFlight};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How long a call waits at most. Longer than a session takes to start; a program must not wait for one that does not: the
-/// first call that has waited so long ends the [hold](Contexts::hold) for all.
+/// How long a call waits at most. Longer than a session takes to start; a program must not wait for one that does not:
+/// the first call that has waited so long ends the [hold](Contexts::hold) for all.
 const WAITING: Duration = Duration::from_secs(2);
 
 /// How long such calls that are under way are waited for. A first context takes a fraction of a second.
@@ -48,8 +49,8 @@ impl Contexts {
         }
     }
 
-    /// The same, in a process that has no context yet, for a recorder that comes later: until it [lets go](Self::let_go),
-    /// calls that begin wait.
+    /// The same, in a process that has no context yet, for a recorder that comes later: until it [lets
+    /// go](Self::let_go), calls that begin wait.
     pub(super) fn hold(&self) {
         self.calls.begin_anew();
         self.early.store(true, Ordering::Release);
@@ -72,7 +73,7 @@ impl Contexts {
 
     /// A call begins on this thread, inside another one that began as `around` if that is counted. It waits where
     /// it has to.
-    pub(super) fn call_begins(&self, around: Began) -> Began {
+    pub(super) fn call_begins(&self, around: CountedCall) -> CountedCall {
         let began = self.calls.begin(around);
         if began == around || !self.are_closed() { began } else { self.call_waits(began) }
     }
@@ -85,7 +86,7 @@ impl Contexts {
     }
 
     #[cold]
-    fn call_waits(&self, began: Began) -> Began {
+    fn call_waits(&self, began: CountedCall) -> CountedCall {
         let (began, is_open) = waits(&self.calls, &self.waiting, began, WAITING, || self.are_closed());
         if !is_open {
             self.let_go();
@@ -94,7 +95,7 @@ impl Contexts {
     }
 
     /// That call ends.
-    pub(super) fn call_ends(&self, began: Began) {
+    pub(super) fn call_ends(&self, began: CountedCall) {
         self.calls.end(began);
     }
 
@@ -108,16 +109,16 @@ impl Contexts {
     /// Does `act` while no such call is under way, which it is told, and none begins; without such a moment within
     /// `limit`, beside one.
     pub(super) fn between<T>(&self, limit: Duration, act: impl FnOnce(bool) -> T) -> T {
-        let _closed = Closed::new(&self.closed);
+        let _closed = ClosedCalls::new(&self.closed);
         let is_quiet = wait_until(limit, || self.calls.count() == 0);
         act(is_quiet)
     }
 }
 
 /// No other call begins while this lives: also where what is done meanwhile panics, the program's calls go on after it.
-struct Closed<'a>(&'a AtomicU32);
+struct ClosedCalls<'a>(&'a AtomicU32);
 
-impl<'a> Closed<'a> {
+impl<'a> ClosedCalls<'a> {
     fn new(closed: &'a AtomicU32) -> Self {
         closed.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -125,7 +126,7 @@ impl<'a> Closed<'a> {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedCalls<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -136,16 +137,16 @@ impl Drop for Closed<'_> {
 pub(super) fn waits(
     calls: &InFlight,
     waiting: &AtomicU32,
-    mut began: Began,
+    mut began: CountedCall,
     limit: Duration,
     has_to: impl Fn() -> bool,
-) -> (Began, bool) {
+) -> (CountedCall, bool) {
     waiting.fetch_add(1, Ordering::SeqCst);
     let until = Instant::now() + limit;
     let is_over = loop {
         calls.end(began);
         let is_over = wait_until(until.saturating_duration_since(Instant::now()), || !has_to());
-        began = calls.begin(Began::NONE);
+        began = calls.begin(CountedCall::NONE);
         // Counted again it looks again: somebody else may have come first.
         if !is_over || !has_to() {
             break is_over;
@@ -165,7 +166,9 @@ pub(super) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bo
         if began.elapsed() >= limit {
             return false;
         }
-        std::thread::sleep(Duration::from_micros(50));
+        // Not `sleep`, in which a thread of the program can be cancelled (`pthread_cancel`): it would unwind through
+        // this.
+        std::thread::park_timeout(Duration::from_micros(50));
     }
 }
 
@@ -179,7 +182,7 @@ mod tests {
     fn what_acts_between_calls_waits_for_them_and_they_for_it() {
         let contexts = Contexts::new();
         contexts.attached();
-        let first = contexts.call_begins(Began::NONE);
+        let first = contexts.call_begins(CountedCall::NONE);
         assert_eq!((contexts.under_way(), contexts.call_begins(first)), (1, first), "one inside the other");
         assert!(
             !contexts.between(Duration::from_millis(1), |is_quiet| is_quiet),
@@ -199,7 +202,7 @@ mod tests {
             sleep(Duration::from_millis(2));
             assert!(!acting.load(Ordering::SeqCst), "it waits for the first");
             let second = scope.spawn(|| {
-                let began = contexts.call_begins(Began::NONE);
+                let began = contexts.call_begins(CountedCall::NONE);
                 assert!(!acting.load(Ordering::SeqCst), "the second waits for it");
                 contexts.call_ends(began);
             });
@@ -219,7 +222,7 @@ mod tests {
         let made = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let began = contexts.call_begins(Began::NONE);
+                let began = contexts.call_begins(CountedCall::NONE);
                 made.store(true, Ordering::SeqCst);
                 contexts.call_ends(began);
             });
@@ -230,7 +233,7 @@ mod tests {
             contexts.let_go();
         });
         assert!(made.load(Ordering::SeqCst) && !contexts.are_held());
-        contexts.call_ends(contexts.call_begins(Began::NONE));
+        contexts.call_ends(contexts.call_begins(CountedCall::NONE));
     }
 
     #[test]
@@ -238,11 +241,11 @@ mod tests {
         let contexts = Contexts::new();
         contexts.hold();
         let began = std::time::Instant::now();
-        let call = contexts.call_begins(Began::NONE);
-        assert!(call != Began::NONE && began.elapsed() >= WAITING);
+        let call = contexts.call_begins(CountedCall::NONE);
+        assert!(call != CountedCall::NONE && began.elapsed() >= WAITING);
         assert!(!contexts.are_held(), "nor does the next one wait again");
         let began = std::time::Instant::now();
-        contexts.call_ends(contexts.call_begins(Began::NONE));
+        contexts.call_ends(contexts.call_begins(CountedCall::NONE));
         assert!(began.elapsed() < WAITING);
         assert_eq!(contexts.under_way(), 1);
     }
@@ -253,7 +256,7 @@ mod tests {
         contexts.attached();
         std::thread::scope(|scope| {
             contexts.between(Duration::ZERO, |_| {
-                scope.spawn(|| contexts.call_ends(contexts.call_begins(Began::NONE)));
+                scope.spawn(|| contexts.call_ends(contexts.call_begins(CountedCall::NONE)));
                 assert!(wait_until(Duration::from_secs(60), || contexts.waiting.load(Ordering::SeqCst) == 1));
                 assert_eq!((contexts.under_way(), contexts.calls.count()), (1, 0));
             });
@@ -274,7 +277,7 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     while !done.load(Ordering::SeqCst) {
-                        let began = contexts.call_begins(Began::NONE);
+                        let began = contexts.call_begins(CountedCall::NONE);
                         let is_beside = acting.load(Ordering::SeqCst);
                         contexts.call_ends(began);
                         assert!(!is_beside);

@@ -85,9 +85,9 @@ impl CuptiOptions {
         self
     }
 
-    /// The library's file. Without it: the file that `CANDLESCOPE_CUPTI` names, else the one that the process has loaded,
-    /// if that is of CUDA 12 or 13 and no newer than the driver, else `libcupti.so.13`, `.12` and `libcupti.so` by the
-    /// loader's own search, else those below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
+    /// The library's file. Without it: the file that `CANDLESCOPE_CUPTI` names, else the one that the process has
+    /// loaded, if that is of CUDA 12 or 13 and no newer than the driver, else `libcupti.so.13`, `.12` and `libcupti.so`
+    /// by the loader's own search, else those below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
     #[must_use]
     pub fn library(mut self, library: impl Into<PathBuf>) -> Self {
         self.library = Some(library.into());
@@ -105,28 +105,31 @@ impl CuptiOptions {
 
     /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
     /// up to 0.8 µs per launch, as in a window, because calls are followed all the time. Detaching it and attaching it
-    /// again take milliseconds per window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
-    /// that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it crashed programs with CUDA
-    /// graphs; and it stays in programs that work on several devices, which can wait for each other for ever while it leaves.
+    /// again take milliseconds per window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1`
+    /// does the same for a program that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it
+    /// crashed programs with CUDA graphs; and it stays in programs that work on several devices, which can wait for
+    /// each other for ever while it leaves.
     #[must_use]
     pub fn keep_attached(mut self, keep_attached: bool) -> Self {
         self.keep_attached = keep_attached;
         self
     }
 
-    /// Whether graphs are followed from their capture on; off by default. What a replay runs then has the intervals in which
-    /// its calls were captured, with no mark in the program. For that CUPTI stays in the process from the beginning, which
-    /// costs each launch up to 0.8 µs (a replay is one launch), and every interval of a recorded step is told to it, which
-    /// costs some nanoseconds. Without it, only graphs that happen to be captured in a window are known that well.
+    /// Whether graphs are followed from their capture on; off by default. What a replay runs then has the intervals in
+    /// which its calls were captured, with no mark in the program. For that CUPTI stays in the process from the
+    /// beginning, which costs each launch up to 0.8 µs (a replay is one launch), and every interval of a recorded step
+    /// is told to it, which costs some nanoseconds. Without it, only graphs that happen to be captured in a window are
+    /// known that well.
     #[must_use]
     pub fn follow_graphs(mut self, follow_graphs: bool) -> Self {
         self.follow_graphs = follow_graphs;
         self
     }
 
-    /// Whether CUPTI is attached by the first window instead of by [`prepare`](candlescope_core::gpu::Activity::prepare), and detached again
-    /// by the next launch; off by default. If on, the program is not slowed down before the first window, but that
-    /// window takes longer to open, and what prevents recording (another tool, missing rights) is known only then.
+    /// Whether CUPTI is attached by the first window instead of by
+    /// [`prepare`](candlescope_core::gpu::Activity::prepare), and detached again by the next launch; off by default. If
+    /// on, the program is not slowed down before the first window, but that window takes longer to open, and what
+    /// prevents recording (another tool, missing rights) is known only then.
     #[must_use]
     pub fn attach_late(mut self, attach_late: bool) -> Self {
         self.attach_late = attach_late;

@@ -1,7 +1,7 @@
 //! What a reading of CUPTI's records gives: kernels on the host's time line, and an account of what could not be used.
 
 use super::clock::Anchors;
-use super::join::{Call, JoinedActivity, Ran};
+use super::join::{Call, JoinedActivity, NamedWork};
 use super::records::ActivityKind;
 use candlescope_core::SpanId;
 use candlescope_core::gpu::{OUTSIDE_WINDOW, RawKernel};
@@ -49,7 +49,7 @@ pub(super) fn kernel(
     cupti: &Anchors,
     calls: &Anchors,
 ) -> Option<RawKernel> {
-    let JoinedActivity { ran: Ran { work, name }, span, call } = joined;
+    let JoinedActivity { ran: NamedWork { work, name }, span, call } = joined;
     let launch_start = call.and_then(|call| calls.host(call.start?));
     let launch_end = call.and_then(|call| calls.host(call.end));
     let mut kernel = RawKernel {

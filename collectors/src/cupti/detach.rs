@@ -7,7 +7,7 @@
 //! down.
 
 use super::contexts::{Contexts, wait_until, waits};
-use super::in_flight::{Began, InFlight};
+use super::in_flight::{CountedCall, InFlight};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
@@ -65,14 +65,15 @@ impl State {
 
 /// Why CUPTI stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stay {
+pub(super) enum StayReason {
     EndsContexts,
     LaunchesGraphs,
     SeveralContexts,
 }
 
 /// The state, for all threads. No method that a launch calls waits or allocates; a copy may wait while
-/// [records of copies are turned on or off](Link::between_copies), and a call on contexts [as they say](Contexts::call_begins).
+/// [records of copies are turned on or off](Link::between_copies), and a call on contexts
+/// [as they say](Contexts::call_begins).
 #[derive(Debug)]
 pub(super) struct Link {
     state: AtomicU8,
@@ -147,13 +148,13 @@ impl Link {
 
     /// A followed call begins on this thread, where one that began as `around` may go on.
     #[inline]
-    pub(super) fn call_begins(&self, around: Began) -> Began {
+    pub(super) fn call_begins(&self, around: CountedCall) -> CountedCall {
         if self.is_requested() { self.calls.begin(around) } else { around }
     }
 
     /// A followed call ends. Returns whether no other that has begun since the request goes on. A call that began
     /// before it is not counted, so it is never known to be alone.
-    pub(super) fn call_ends(&self, began: Began) -> bool {
+    pub(super) fn call_ends(&self, began: CountedCall) -> bool {
         self.calls.end(began) == Some(0)
     }
 
@@ -163,7 +164,7 @@ impl Link {
     }
 
     /// One of them begins on this thread. It [may wait](Contexts::call_begins).
-    pub(super) fn context_call_begins(&self, around: Began, ends: bool) -> Began {
+    pub(super) fn context_call_begins(&self, around: CountedCall, ends: bool) -> CountedCall {
         if ends {
             self.contexts_end.store(true, Ordering::Relaxed);
         }
@@ -171,7 +172,7 @@ impl Link {
     }
 
     /// That call ends.
-    pub(super) fn context_call_ends(&self, began: Began) {
+    pub(super) fn context_call_ends(&self, began: CountedCall) {
         self.contexts.call_ends(began);
     }
 
@@ -188,10 +189,10 @@ impl Link {
         wait_until(limit, || self.called.load(Ordering::Acquire))
     }
 
-    /// A copy begins on this thread, inside another one that began as `around` if that is counted. It waits while records
-    /// of copies are turned on or off, which takes microseconds.
+    /// A copy begins on this thread, inside another one that began as `around` if that is counted. It waits while
+    /// records of copies are turned on or off, which takes microseconds.
     #[inline]
-    pub(super) fn copy_begins(&self, around: Began) -> Began {
+    pub(super) fn copy_begins(&self, around: CountedCall) -> CountedCall {
         let began = self.copies.begin(around);
         if began != around && self.are_turned() { self.copy_waits(began) } else { began }
     }
@@ -205,14 +206,14 @@ impl Link {
     }
 
     #[cold]
-    fn copy_waits(&self, began: Began) -> Began {
+    fn copy_waits(&self, began: CountedCall) -> CountedCall {
         waits(&self.copies, &self.copies_waiting, began, TURNING, || self.are_turned()).0
     }
 
     /// That copy ends.
     #[inline]
-    pub(super) fn copy_ends(&self, began: Began) {
-        if began != Began::NONE {
+    pub(super) fn copy_ends(&self, began: CountedCall) {
+        if began != CountedCall::NONE {
             self.copies.end(began);
         }
     }
@@ -224,8 +225,8 @@ impl Link {
         waiting.saturating_add(self.copies.count())
     }
 
-    /// Does `act`, which turns records of copies on or off, while no copy is under way; `None` if there is no such moment
-    /// within `limit`.
+    /// Does `act`, which turns records of copies on or off, while no copy is under way; `None` if there is no such
+    /// moment within `limit`.
     ///
     /// A copy from or to pageable memory has several parts, which the calling thread adds to its record one by one, if
     /// copies are recorded at that moment. CUPTI's own thread, which a flush wakes, reads and frees the parts without
@@ -266,7 +267,8 @@ impl Link {
         self.graphs.store(false, Ordering::Relaxed);
     }
 
-    /// A followed call works in the context with this number of CUPTI's. Hot path: one relaxed load where there is one context.
+    /// A followed call works in the context with this number of CUPTI's. Hot path: one relaxed load where there is one
+    /// context.
     #[inline]
     pub(super) fn in_context(&self, number: u32) {
         let first = self.context.load(Ordering::Relaxed);
@@ -291,20 +293,21 @@ impl Link {
         self.several.store(true, Ordering::Relaxed);
     }
 
-    /// Why CUPTI stays once it is attached, if it does. A program that works in several contexts: where CUPTI leaves it waits for all of
-    /// them, on the thread of a launch and with the driver locked, and a device that waits for the launch of another, as in a
-    /// collective, never ends (two threads with NCCL on two H200s, CUPTI 13.0, two of two runs with windows). A program that ends contexts meanwhile: a context's end on one thread
-    /// and CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known. Or one that
-    /// launches graphs: to time their nodes CUPTI changes them, and launched after it has left they fail ("unspecified
-    /// launch failure" of a decode on an H200, CUPTI 13.0, in two of five runs with windows).
-    pub(super) fn must_stay(&self) -> Option<Stay> {
+    /// Why CUPTI stays once it is attached, if it does. A program that works in several contexts: where CUPTI leaves it
+    /// waits for all of them, on the thread of a launch and with the driver locked, and a device that waits for the
+    /// launch of another, as in a collective, never ends (two threads with NCCL on two H200s, CUPTI 13.0, two of two
+    /// runs with windows). A program that ends contexts meanwhile: a context's end on one thread and CUPTI's on another
+    /// must not meet, and how long the next one takes to reach CUPTI is not known. Or one that launches graphs: to time
+    /// their nodes CUPTI changes them, and launched after it has left they fail ("unspecified launch failure" of a
+    /// decode on an H200, CUPTI 13.0, in two of five runs with windows).
+    pub(super) fn must_stay(&self) -> Option<StayReason> {
         if self.contexts_end.load(Ordering::Relaxed) {
-            return Some(Stay::EndsContexts);
+            return Some(StayReason::EndsContexts);
         }
         if self.several.load(Ordering::Relaxed) {
-            return Some(Stay::SeveralContexts);
+            return Some(StayReason::SeveralContexts);
         }
-        self.graphs.load(Ordering::Relaxed).then_some(Stay::LaunchesGraphs)
+        self.graphs.load(Ordering::Relaxed).then_some(StayReason::LaunchesGraphs)
     }
 
     /// Whether a context is being made or ended now, a copy goes on, or CUPTI must stay.
@@ -434,7 +437,7 @@ mod tests {
     #[test]
     fn a_call_that_is_not_alone_is_not_known_to_be() {
         let link = Link::new();
-        let none = Began::NONE;
+        let none = CountedCall::NONE;
         assert_eq!(link.call_begins(none), none, "nothing was requested");
         assert!(link.attached() && link.request());
         assert!(!link.call_ends(none), "it began before the request");
@@ -454,14 +457,14 @@ mod tests {
     fn contexts_hold_it() {
         let link = Link::new();
         assert!(link.attached() && !link.is_held());
-        let making = link.context_call_begins(Began::NONE, false);
+        let making = link.context_call_begins(CountedCall::NONE, false);
         assert!(link.is_held() && link.must_stay().is_none());
         link.context_call_ends(making);
         assert!(!link.is_held());
-        let ending = link.context_call_begins(Began::NONE, true);
+        let ending = link.context_call_begins(CountedCall::NONE, true);
         link.context_call_ends(ending);
         assert!(link.is_held());
-        assert_eq!(link.must_stay(), Some(Stay::EndsContexts), "the next one may come at any moment");
+        assert_eq!(link.must_stay(), Some(StayReason::EndsContexts), "the next one may come at any moment");
     }
 
     #[test]
@@ -477,7 +480,7 @@ mod tests {
         assert!(link.must_stay().is_none(), "the same one, which CUPTI calls otherwise now");
         link.in_context(7);
         assert!(link.is_held());
-        assert_eq!(link.must_stay(), Some(Stay::SeveralContexts), "one may wait for the other at any moment");
+        assert_eq!(link.must_stay(), Some(StayReason::SeveralContexts), "one may wait for the other at any moment");
     }
 
     #[test]
@@ -486,14 +489,14 @@ mod tests {
         assert!(link.attached() && !link.wait_for_call(Duration::ZERO));
         link.calls();
         assert!(link.wait_for_call(Duration::ZERO));
-        let copy = link.copy_begins(Began::NONE);
+        let copy = link.copy_begins(CountedCall::NONE);
         let inner = link.copy_begins(copy);
         assert_eq!((link.copies_under_way(), inner), (1, copy), "one inside the other");
         assert!(link.is_held() && link.between_copies(Duration::from_millis(1), || ()).is_none());
         link.copy_ends(copy);
         let began = std::thread::scope(|scope| {
             link.between_copies(Duration::ZERO, || {
-                let waiting = scope.spawn(|| link.copy_begins(Began::NONE));
+                let waiting = scope.spawn(|| link.copy_begins(CountedCall::NONE));
                 std::thread::sleep(Duration::from_millis(2));
                 assert_eq!(link.copies.count(), 0, "it waits");
                 waiting

@@ -48,7 +48,7 @@ impl Call {
 
 /// Something that ran, with its name.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Ran {
+pub(super) struct NamedWork {
     pub(super) work: Work,
     pub(super) name: Arc<str>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Ran {
 /// Something that ran, and what is known of its launch.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct JoinedActivity {
-    pub(super) ran: Ran,
+    pub(super) ran: NamedWork,
     pub(super) span: Option<SpanId>,
     pub(super) call: Option<Call>,
 }
@@ -74,14 +74,14 @@ struct Launch {
 
 /// Work that came with an id which CUPTI had given to different calls, and the intervals that made these.
 #[derive(Debug, Default)]
-pub(super) struct Ambiguous {
+pub(super) struct AmbiguousWork {
     pub(super) records: u64,
     pub(super) spans: Vec<SpanId>,
 }
 
 /// A launch of a graph, some of whose records have come.
 #[derive(Debug, Clone, Copy)]
-struct Replaying {
+struct OpenReplay {
     graph: u32,
     records: u32,
     /// Something came that was launched later in its stream. Other streams of the graph may have more of it.
@@ -101,7 +101,7 @@ pub(super) struct Join {
     order: VecDeque<(u32, u64)>,
     serial: u64,
     /// What ran, and how many deliveries it has waited for.
-    waiting: VecDeque<(Ran, u8)>,
+    waiting: VecDeque<(NamedWork, u8)>,
     /// Kernels that waited when ids started again, with what was known about them.
     settled: Vec<JoinedActivity>,
     /// Launches of kernels inside intervals of which nothing has run yet, as far as is known: their calls' ends.
@@ -109,12 +109,12 @@ pub(super) struct Join {
     /// What ran before its call was seen.
     early: FxHashSet<u32>,
     /// Launches of graphs.
-    replaying: FxHashMap<u32, Replaying>,
+    replaying: FxHashMap<u32, OpenReplay>,
     /// The most records that a launch of each graph had.
     sizes: FxHashMap<u32, u32>,
     /// The latest launch of each device's stream of which something has come.
     latest: FxHashMap<(u32, u32), u32>,
-    ambiguous: Ambiguous,
+    ambiguous: AmbiguousWork,
     patience: u8,
     most_calls: usize,
     most_waiting: usize,
@@ -134,7 +134,7 @@ impl Join {
             replaying: FxHashMap::default(),
             sizes: FxHashMap::default(),
             latest: FxHashMap::default(),
-            ambiguous: Ambiguous::default(),
+            ambiguous: AmbiguousWork::default(),
             patience: if calls { PATIENCE } else { 0 },
             most_calls: MOST_CALLS,
             most_waiting: MOST_WAITING,
@@ -193,13 +193,13 @@ impl Join {
     }
 
     /// Something ran.
-    pub(super) fn ran(&mut self, ran: Ran) {
+    pub(super) fn ran(&mut self, ran: NamedWork) {
         self.count(&ran.work);
         self.waiting.push_back((ran, 0));
     }
 
-    /// Notes that a call's records have come: the only one, or of a graph as many as its other launches had. Of a graph that
-    /// nobody has seen whole it is known once something comes that was launched later, in the same stream.
+    /// Notes that a call's records have come: the only one, or of a graph as many as its other launches had. Of a graph
+    /// that nobody has seen whole it is known once something comes that was launched later, in the same stream.
     fn count(&mut self, work: &Work) {
         let correlation = work.correlation;
         let latest = self.latest.entry((work.device, work.stream)).or_insert(correlation);
@@ -216,7 +216,7 @@ impl Join {
         if self.replaying.len() >= self.most_calls {
             self.replaying.clear();
         }
-        let launch = self.replaying.entry(correlation).or_insert(Replaying { graph, records: 0, is_over: false });
+        let launch = self.replaying.entry(correlation).or_insert(OpenReplay { graph, records: 0, is_over: false });
         launch.records += 1;
         if launch.is_over {
             self.learn_size(correlation);
@@ -238,7 +238,7 @@ impl Join {
 
     /// Whether a graph's launch is over, or has as many records as others of it had.
     fn is_whole(&self, correlation: u32) -> bool {
-        let size = |launch: &Replaying| self.sizes.get(&launch.graph).is_some_and(|size| launch.records >= *size);
+        let size = |launch: &OpenReplay| self.sizes.get(&launch.graph).is_some_and(|size| launch.records >= *size);
         self.replaying.get(&correlation).is_some_and(|launch| launch.is_over || size(launch))
     }
 
@@ -271,7 +271,7 @@ impl Join {
     }
 
     /// What could not be told apart since this was last asked.
-    pub(super) fn take_ambiguous(&mut self) -> Ambiguous {
+    pub(super) fn take_ambiguous(&mut self) -> AmbiguousWork {
         std::mem::take(&mut self.ambiguous)
     }
 
@@ -293,7 +293,7 @@ impl Join {
 }
 
 /// `None`, and counted, if it cannot be told whose it is.
-fn joined(known: &FxHashMap<u32, Launch>, ran: Ran, ambiguous: &mut Ambiguous) -> Option<JoinedActivity> {
+fn joined(known: &FxHashMap<u32, Launch>, ran: NamedWork, ambiguous: &mut AmbiguousWork) -> Option<JoinedActivity> {
     let known = known.get(&ran.work.correlation);
     if known.is_some_and(|known| known.ambiguous) {
         ambiguous.records += 1;
@@ -307,10 +307,10 @@ mod tests {
     use super::super::records::ActivityKind;
     use super::*;
 
-    fn ran(correlation: u32) -> Ran {
+    fn ran(correlation: u32) -> NamedWork {
         let what = ActivityKind::Set { bytes: 1 };
         let work = Work { correlation, device: 0, stream: 0, start: 1, end: 2, graph: None, graph_node: None, what };
-        Ran { work, name: "k".into() }
+        NamedWork { work, name: "k".into() }
     }
 
     fn call(start: u64) -> Call {
@@ -430,7 +430,7 @@ mod tests {
         let launch = |start| Call { name: "cuGraphLaunch", start: Some(start), end: start + 5 };
         let of_graph = |id: u32| {
             let ran = ran(id);
-            Ran { work: Work { graph: Some(3), ..ran.work }, ..ran }
+            NamedWork { work: Work { graph: Some(3), ..ran.work }, ..ran }
         };
         join.launched(6, Some(SpanId(8)), launch(10));
         join.launched(7, Some(SpanId(9)), launch(20));

@@ -26,8 +26,8 @@ const COPYING: Duration = Duration::from_secs(1);
 /// The same where a window begins and ends, so that no copy is recorded in part. Where many threads copy, there may be
 /// no such moment: their records are turned on or off later.
 const COPYING_AT_ENDS: Duration = Duration::from_millis(50);
-/// How long a window's begin waits for a call once CUPTI is attached: until then a thread may be inside a copy that began
-/// before, which nobody saw.
+/// How long a window's begin waits for a call once CUPTI is attached: until then a thread may be inside a copy that
+/// began before, which nobody saw.
 const FIRST_CALL: Duration = Duration::from_millis(100);
 
 /// Moments without records of copies that are remembered until the calls made in them have come.
@@ -51,14 +51,14 @@ pub(super) struct KernelRecorder<B: Backend> {
     kinds: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
-    /// Calls that make and end contexts, and copies that are not among `calls`. Both are followed for as long as CUPTI is
-    /// attached.
+    /// Calls that make and end contexts, and copies that are not among `calls`. Both are followed for as long as CUPTI
+    /// is attached.
     watched: Vec<Switch>,
     recording: bool,
     /// Whether copies are recorded. They are turned on and off between two copies, which may be later than the rest.
     copies_on: bool,
-    /// Since when a window goes on without records of copies, by the callbacks' clock, and when that was so before: copies
-    /// begun meanwhile have none.
+    /// Since when a window goes on without records of copies, by the callbacks' clock, and when that was so before:
+    /// copies begun meanwhile have none.
     gap: Option<u64>,
     gaps: VecDeque<(u64, u64)>,
     join: Join,
@@ -184,8 +184,9 @@ impl<B: Backend> KernelRecorder<B> {
         self.kinds.iter().flatten().copied().partition(is_copy)
     }
 
-    /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies), and while no context is
-    /// being made or ended; whether they are so now. If they are refused, that is said, and copies are missing from here on.
+    /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies), and while no
+    /// context is being made or ended; whether they are so now. If they are refused, that is said, and copies are
+    /// missing from here on.
     fn turn_copies(&mut self, on: bool, limit: Duration) -> bool {
         if self.copies_on == on {
             return true;

@@ -4,7 +4,7 @@
 //! between two changes of that stack, so the top of the stack is the launching interval.
 
 use super::calls::Domain;
-use super::in_flight::{Began, Nested};
+use super::in_flight::{CountedCall, NestedCalls};
 use candlescope_core::SpanId;
 use candlescope_core::gpu::{GraphNode, OUTSIDE_WINDOW};
 use quanta::Clock;
@@ -29,7 +29,7 @@ pub(super) struct Launch {
 
 /// An interval that a thread is inside.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenSpan {
     span: u64,
     /// Whether its step is in no window, so that what it launches is not its own.
     outside_window: bool,
@@ -37,7 +37,7 @@ struct Open {
 
 /// One thread's stack of intervals and its end of the ring.
 struct Lane {
-    open: Vec<Open>,
+    open: Vec<OpenSpan>,
     ring: Option<Producer<Launch>>,
     /// When it made a node of a graph last, by [`clock`].
     made_node: u64,
@@ -45,9 +45,9 @@ struct Lane {
 
 thread_local! {
     /// The followed call that this thread is inside.
-    static INSIDE: Cell<Began> = const { Cell::new(Began::NONE) };
+    static INSIDE: Cell<CountedCall> = const { Cell::new(CountedCall::NONE) };
     /// The call on contexts and the copy that it is inside.
-    static NESTED: [Cell<Nested>; 2] = const { [const { Cell::new(Nested::NONE) }; 2] };
+    static NESTED: [Cell<NestedCalls>; 2] = const { [const { Cell::new(NestedCalls::NONE) }; 2] };
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None, made_node: 0 }) };
 }
 
@@ -76,19 +76,19 @@ pub(super) fn clock() -> &'static Clock {
 
 /// Exchanges what is known of the followed call that this thread is inside.
 #[inline]
-pub(super) fn inside(now: Began) -> Began {
-    INSIDE.try_with(|call| call.replace(now)).unwrap_or(Began::NONE)
+pub(super) fn inside(now: CountedCall) -> CountedCall {
+    INSIDE.try_with(|call| call.replace(now)).unwrap_or(CountedCall::NONE)
 }
 
 /// The same for calls that make or end contexts, of which the driver makes some inside others.
-pub(super) fn on_contexts(now: Nested) -> Nested {
-    NESTED.try_with(|[call, _]| call.replace(now)).unwrap_or(Nested::NONE)
+pub(super) fn on_contexts(now: NestedCalls) -> NestedCalls {
+    NESTED.try_with(|[call, _]| call.replace(now)).unwrap_or(NestedCalls::NONE)
 }
 
 /// The same for copies.
 #[inline]
-pub(super) fn copying(now: Nested) -> Nested {
-    NESTED.try_with(|[_, copy]| copy.replace(now)).unwrap_or(Nested::NONE)
+pub(super) fn copying(now: NestedCalls) -> NestedCalls {
+    NESTED.try_with(|[_, copy]| copy.replace(now)).unwrap_or(NestedCalls::NONE)
 }
 
 /// How long CUPTI has to have been in the process before it is detached for the first time. By then it is known whether
@@ -151,13 +151,13 @@ pub(super) fn recorded(start: Option<u64>, now: u64) -> Option<u64> {
 /// An interval begins on this thread. Does nothing in a thread that is ending.
 #[inline]
 pub(super) fn push(span: SpanId) {
-    with_lane(|lane| lane.open.push(Open { span: span.0, outside_window: span == OUTSIDE_WINDOW }));
+    with_lane(|lane| lane.open.push(OpenSpan { span: span.0, outside_window: span == OUTSIDE_WINDOW }));
 }
 
 /// An interval of a step that is in no window begins on this thread.
 #[inline]
 pub(super) fn push_outside_window(span: SpanId) {
-    with_lane(|lane| lane.open.push(Open { span: span.0, outside_window: true }));
+    with_lane(|lane| lane.open.push(OpenSpan { span: span.0, outside_window: true }));
 }
 
 /// A node of a graph was made by this thread.
@@ -193,8 +193,8 @@ pub(super) fn is_outside() -> bool {
     with_lane(|lane| lane.open.last().is_none_or(|open| open.outside_window)).unwrap_or(false)
 }
 
-/// A call of this thread is over. Never waits; allocates for a thread's first call only. One that was captured into a graph
-/// launched nothing, and is not kept: its record would be waited for.
+/// A call of this thread is over. Never waits; allocates for a thread's first call only. One that was captured into a
+/// graph launched nothing, and is not kept: its record would be waited for.
 ///
 /// Overload policy: a full ring drops the newest call and counts it, and what it launched is recorded without an
 /// interval.

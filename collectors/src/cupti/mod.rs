@@ -96,6 +96,9 @@ pub fn probe() -> Result<CuptiFacts, ActivityError> {
 /// The library that [attached early](attach_early).
 static EARLY: OnceLock<sys::Cupti> = OnceLock::new();
 
+/// The program is in `cuInit`, or was: who waits for its driver does not wait long.
+static IS_NEAR: AtomicBool = AtomicBool::new(false);
+
 /// Whether what is recorded begins when the recorder switches it on, and not when that is ready.
 static EARLY_ON: AtomicBool = AtomicBool::new(false);
 
@@ -109,6 +112,8 @@ static EARLY_ON: AtomicBool = AtomicBool::new(false);
 /// As [`probe`], and if CUPTI has another client. The recorder tries again, and says so.
 pub fn attach_early(from_the_start: bool) -> Result<(), ActivityError> {
     let trial = Trial::told();
+    IS_NEAR.store(true, Ordering::Relaxed);
+    told::wake();
     // Without a version a CUPTI could be chosen that is too new for the driver: that is left to the recorder.
     let version = sys::Driver::load()?.version();
     let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
@@ -185,11 +190,18 @@ impl Cupti {
 
     fn begin(&mut self) -> Result<(), ActivityError> {
         let claim = Claim::take()?;
+        // First: by then it is known which library has attached early, if one has, and the program's own is loaded.
+        if told::told().is_some() {
+            sys::Driver::await_start(|| IS_NEAR.load(Ordering::Relaxed))?;
+        }
         let driver = sys::Driver::load()?;
         let cupti = match (&self.options.library, EARLY.get()) {
             // The same library: a subscription is one of its own.
             (None, Some(early)) => early.clone(),
-            (given, _) => load(given.as_deref(), driver.version())?,
+            (given, early) => {
+                early.into_iter().for_each(sys::Cupti::leave_early);
+                load(given.as_deref(), driver.version())?
+            }
         };
         let trial = Trial::asked().unwrap_or_else(|why| {
             candlescope_core::diagnostics::report("cupti", why.0);

@@ -5,7 +5,7 @@ use crate::cupti::backend::Show;
 use crate::cupti::calls::{self, Domain};
 use crate::cupti::detach::{Link, State};
 use crate::cupti::errors::{Code, code};
-use crate::cupti::in_flight::Began;
+use crate::cupti::in_flight::CountedCall;
 use crate::cupti::records::{built, kind};
 use candlescope_core::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
 use candlescope_core::{KernelKind, SpanId};
@@ -437,14 +437,14 @@ fn where_contexts_end_while_it_is_attached_the_library_stays() {
     alone(|| {
         let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
-        let making = library.1.context_call_begins(Began::NONE, false);
+        let making = library.1.context_call_begins(CountedCall::NONE, false);
         library.1.context_call_ends(making);
         recorder.disable().expect("disabled");
         recorder.release();
         assert_eq!((library.1.state(), library.launch()), (State::Requested, 1), "one that is made does no harm");
 
         recorder.enable().expect("enabled");
-        let ending = library.1.context_call_begins(Began::NONE, true);
+        let ending = library.1.context_call_begins(CountedCall::NONE, true);
         library.1.context_call_ends(ending);
         recorder.disable().expect("disabled");
         recorder.release();
@@ -789,7 +789,7 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
         let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
         library.log();
-        let copy = library.1.copy_begins(Began::NONE);
+        let copy = library.1.copy_begins(CountedCall::NONE);
         library.script().plain = vec![(built::kernel(1, 1_200, 1_500, 0), Some(b"k"))];
         assert!(collect(&mut recorder, false, 1_000).kernels.is_empty() && library.log().is_empty());
         library.1.copy_ends(copy);
@@ -798,7 +798,7 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
         assert!(library.script().on.contains(&Switch::Kind(kind::MEMCPY)));
 
         // One goes on beyond the window's end: its record must not be cut off either.
-        let copy = library.1.copy_begins(Began::NONE);
+        let copy = library.1.copy_begins(CountedCall::NONE);
         recorder.disable().expect("disabled");
         let on = kinds(&library.script().on);
         assert!(on.len() == 2 && on.contains(&Switch::Kind(kind::MEMCPY)), "{on:?}");
@@ -824,7 +824,7 @@ fn a_window_that_begins_inside_a_copy_records_copies_from_the_next_one_on() {
         let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
         recorder.disable().expect("disabled");
-        let copy = library.1.copy_begins(Began::NONE);
+        let copy = library.1.copy_begins(CountedCall::NONE);
         recorder.enable().expect("enabled");
         let begins = lanes::clock().raw();
         assert!(!library.script().on.contains(&Switch::Kind(kind::MEMCPY)), "it would be recorded in part");

@@ -51,8 +51,8 @@ pub(super) fn candidates(
             }
         }
     }
-    // The program's own first, then the loader's paths: the program itself was set up with them. Beside its own, which may
-    // be of CUDA 12, another one would know nothing of what the program does with that.
+    // The program's own first, then the loader's paths: the program itself was set up with them. Beside its own, which
+    // may be of CUDA 12, another one would know nothing of what the program does with that.
     let bare = names.iter().map(PathBuf::from);
     let own = mapped(maps).map(|path| Path::new("/").join(path)).find(|path| suits(path, driver));
     own.into_iter()
@@ -61,8 +61,9 @@ pub(super) fn candidates(
         .collect()
 }
 
-/// Whether a file that the process has loaded is a CUPTI that may be used, by its name: that of its toolkit's major version,
-/// or, in toolkits, of its own, which begins with a year: 2023 or later is CUDA 12.1 or later, and 2025 or later may be 13.
+/// Whether a file that the process has loaded is a CUPTI that may be used, by its name: that of its toolkit's major
+/// version, or, in toolkits, of its own, which begins with a year: 2023 or later is CUDA 12.1 or later, and 2025 or
+/// later may be 13.
 fn suits(path: &Path, driver: Option<u32>) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let number = name.strip_prefix("libcupti.so.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());

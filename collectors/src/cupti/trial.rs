@@ -41,8 +41,8 @@ impl Trial {
     }
 
     /// # Errors
-    /// If a word is not understood: none of them counts then, because a trial of something else would be taken for the one that
-    /// was meant.
+    /// If a word is not understood: none of them counts then, because a trial of something else would be taken for the
+    /// one that was meant.
     pub(super) fn parse(text: &str) -> Result<Self, ActivityError> {
         let mut trial = Self { text: text.trim().to_string(), ..Self::default() };
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {

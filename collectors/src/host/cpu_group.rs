@@ -38,8 +38,8 @@ impl CpuGroup {
     }
 }
 
-/// The folders that the lines of `/proc/PID/cgroup` name, the group's own first. In a container the path is often that of the
-/// host, and only the root is there.
+/// The folders that the lines of `/proc/PID/cgroup` name, the group's own first. In a container the path is often that
+/// of the host, and only the root is there.
 fn folders(text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for line in text.lines() {

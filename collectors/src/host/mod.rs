@@ -145,9 +145,9 @@ impl Collector for HostCollector {
 
     fn describe(&mut self) -> BTreeMap<String, serde_json::Value> {
         let mut facts = BTreeMap::from([
-            ("arch".to_string(), std::env::consts::ARCH.into()),
+            (env_key::ARCH.name().to_string(), std::env::consts::ARCH.into()),
             ("os_family".to_string(), std::env::consts::OS.into()),
-            ("pid".to_string(), std::process::id().into()),
+            (env_key::PID.name().to_string(), std::process::id().into()),
         ]);
         if let Ok(cores) = std::thread::available_parallelism() {
             // Takes affinity and the container's quota into account, unlike the number of cores.

@@ -144,9 +144,10 @@ pub(super) fn describe(facts: &mut BTreeMap<String, Value>) {
     put(env_key::MEMORY_TOTAL.name(), Meminfo::current().ok().map(|m| m.mem_total.into()));
     let limit = text("/sys/fs/cgroup/memory.max").and_then(|t| cgroup_limit(&t));
     put("memory_limit_bytes", limit.map(Into::into));
-    put("kernel", text("/proc/sys/kernel/osrelease").map(|t| t.trim().into()));
+    put(env_key::KERNEL.name(), text("/proc/sys/kernel/osrelease").map(|t| t.trim().into()));
     let release = text("/etc/os-release").or_else(|| text("/usr/lib/os-release"));
-    put("os", Some(release.and_then(|t| os_release(&t, "PRETTY_NAME")).unwrap_or_else(|| "Linux".to_string()).into()));
+    let os = release.and_then(|t| os_release(&t, "PRETTY_NAME")).unwrap_or_else(|| "Linux".to_string());
+    put(env_key::OS.name(), Some(os.into()));
     put(env_key::CPU_QUOTA.name(), Some(cgroup.quota().into()));
     put(env_key::CPU_AFFINITY.name(), of_status(Process::myself()).allowed.map(|allowed| listed(&allowed).into()));
     put("cpu_governor", text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").map(|t| t.trim().into()));

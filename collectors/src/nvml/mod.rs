@@ -44,11 +44,11 @@ use candlescope_core::{CollectError, Collector, Samples};
 use candlescope_work::devices::{Peak, datasheet_peaks};
 use gpu_metrics::{Query, of_query};
 use gpu_source::Machine;
-use schedule::{Due, Schedule};
+use schedule::{DueQueries, Schedule};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use watched::{Outcome, Watched};
+use watched::{Outcome, WatchedGpu};
 
 /// Samples the machine's NVIDIA GPUs.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct NvmlCollector {
     period: Duration,
     began: Instant,
     schedule: Schedule,
-    gpus: Vec<Watched>,
+    gpus: Vec<WatchedGpu>,
     driver: Option<String>,
     cuda_driver: Option<String>,
     unreachable: Vec<String>,
@@ -131,11 +131,11 @@ impl NvmlCollector {
         }
         let there: Vec<(u32, &str)> = gpus.iter().map(|(facts, _)| (facts.index, facts.uuid.as_str())).collect();
         let chosen = select::select(&options.only, &there)?;
-        let gpus: Vec<Watched> = gpus
+        let gpus: Vec<WatchedGpu> = gpus
             .into_iter()
             .enumerate()
             .filter(|(place, _)| chosen.contains(place))
-            .map(|(_, (facts, gpu))| Watched::new(facts, gpu))
+            .map(|(_, (facts, gpu))| WatchedGpu::new(facts, gpu))
             .collect();
         Ok(Self {
             period: options.period,
@@ -154,7 +154,7 @@ impl NvmlCollector {
     }
 
     /// One round: everything that is due, of every GPU that is still there.
-    fn take(&mut self, due: Due, now: Duration, out: &mut Samples<'_>) -> Result<(), CollectError> {
+    fn take(&mut self, due: DueQueries, now: Duration, out: &mut Samples<'_>) -> Result<(), CollectError> {
         let (mut answered, mut trouble, mut lost) = (false, None, Vec::new());
         for (place, gpu) in self.gpus.iter_mut().enumerate() {
             for query in Query::ALL.into_iter().filter(|query| due.asks(place, *query)) {
@@ -221,12 +221,12 @@ impl Collector for NvmlCollector {
             }
             facts
         });
-        let mut facts = BTreeMap::from([("gpus".to_string(), gpus.collect::<Value>())]);
+        let mut facts = BTreeMap::from([(env_key::GPUS.name().to_string(), gpus.collect::<Value>())]);
         let peaks = self.peaks();
         let known = [
             (env_key::NVIDIA_DRIVER.name(), self.driver.as_deref().map(Value::from)),
-            ("cuda_driver_version", self.cuda_driver.as_deref().map(Value::from)),
-            ("peaks", (!peaks.is_empty()).then(|| json!(peaks))),
+            (env_key::CUDA_DRIVER.name(), self.cuda_driver.as_deref().map(Value::from)),
+            (env_key::PEAKS.name(), (!peaks.is_empty()).then(|| json!(peaks))),
             ("gpus_unreachable", (!self.unreachable.is_empty()).then(|| json!(self.unreachable))),
         ];
         facts.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))));

@@ -2,7 +2,7 @@
 
 use super::gpu_source::{GpuFacts, Machine, Unavailable};
 use super::nvml_device;
-use super::watched::{Survey, Watched};
+use super::watched::{Survey, WatchedGpu};
 use candlescope_core::run::env_key;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn report(machine: Machine) -> Result<Report, Unavailable> {
         return Err(Unavailable::NoGpu(machine.unreachable));
     }
     let gpus = machine.gpus.into_iter().map(|(facts, gpu)| {
-        let mut watched = Watched::new(facts, gpu);
+        let mut watched = WatchedGpu::new(facts, gpu);
         let Survey { available, missing } = watched.survey(Duration::ZERO);
         GpuReport { facts: watched.facts, available, missing }
     });

@@ -11,14 +11,14 @@ const RARE: [Query; 2] = [Query::PcieReceive, Query::PcieTransmit];
 
 /// What one round asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueQueries {
     often: bool,
     second: bool,
     /// At most one rare question a round, of one GPU.
     rare: Option<(usize, Query)>,
 }
 
-impl Due {
+impl DueQueries {
     /// Whether GPU number `gpu` is asked `query` in this round.
     pub(super) fn asks(&self, gpu: usize, query: Query) -> bool {
         match query.cadence() {
@@ -48,14 +48,14 @@ impl Schedule {
     }
 
     /// What a usual round at `now` asks. The first one asks everything but the rare questions.
-    pub(super) fn round(&mut self, now: Duration) -> Due {
+    pub(super) fn round(&mut self, now: Duration) -> DueQueries {
         let turns = self.gpus * RARE.len();
         let mut rare = None;
         if turns > 0 && beat(&mut self.rare, now, Cadence::Rare.interval() / turns as u32) {
             rare = Some((self.turn / RARE.len(), RARE[self.turn % RARE.len()]));
             self.turn = (self.turn + 1) % turns;
         }
-        Due {
+        DueQueries {
             often: beat(&mut self.often, now, Cadence::Often.interval()),
             second: beat(&mut self.second, now, Cadence::Second.interval()),
             rare,
@@ -63,8 +63,8 @@ impl Schedule {
     }
 
     /// What the last round asks: everything that does not block, the energy counter above all.
-    pub(super) fn last() -> Due {
-        Due { often: true, second: true, rare: None }
+    pub(super) fn last() -> DueQueries {
+        DueQueries { often: true, second: true, rare: None }
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Outcome {
 
 /// A GPU and the state of each question to it.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedGpu {
     pub(super) facts: GpuFacts,
     /// The UUID, as samples carry it.
     pub(super) device: Arc<str>,
@@ -46,7 +46,7 @@ pub(super) struct Watched {
     news: Option<String>,
 }
 
-impl Watched {
+impl WatchedGpu {
     pub(super) fn new(facts: GpuFacts, gpu: Box<dyn Gpu>) -> Self {
         Self { device: facts.uuid.as_str().into(), facts, gpu, states: Default::default(), lost: false, news: None }
     }

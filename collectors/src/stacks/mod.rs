@@ -1,5 +1,5 @@
-//! Call stacks of the program's threads, sampled by the kernel's perf events or by timers and signals, and what the threads do
-//! off the CPU.
+//! Call stacks of the program's threads, sampled by the kernel's perf events or by timers and signals, and what the
+//! threads do off the CPU.
 //!
 //! ```text
 //!  perf/      one thread's events and buffer ─┐

@@ -24,7 +24,7 @@ const MADE_CODE: &str = "[perf map]";
 
 /// A node that was delivered.
 #[derive(Debug, Clone, Copy)]
-struct Delivered {
+struct DeliveredNode {
     /// Its innermost function's stack: a node has several where functions were inlined.
     stack: u64,
     depth: u16,
@@ -36,7 +36,7 @@ pub(super) struct NamedStacks {
     /// `None` while the name is asked for.
     names: FxHashMap<CodeAddress, Option<Functions>>,
     /// By node; those that are missing follow in order.
-    delivered: Vec<Delivered>,
+    delivered: Vec<DeliveredNode>,
     /// Nodes whose names were asked for.
     asked: usize,
     last_stack: u64,
@@ -173,7 +173,7 @@ impl NamedStacks {
         }
     }
 
-    fn records(&mut self, node: Node, functions: &Functions, walk: &StackWalk, into: &mut StackSink) -> Delivered {
+    fn records(&mut self, node: Node, functions: &Functions, walk: &StackWalk, into: &mut StackSink) -> DeliveredNode {
         let mut outer = node.parent.map(|parent| self.delivered[parent.as_usize()]);
         let binary = match node.frame {
             Frame::Code(at) => at.binary.and_then(|binary| walk.binary(binary)),
@@ -195,10 +195,10 @@ impl NamedStacks {
             record.line = function.line;
             record.build_id = binary.and_then(|b| b.build_id.clone());
             record.inlined = place > 0;
-            outer = Some(Delivered { stack: record.stack, depth: record.depth });
+            outer = Some(DeliveredNode { stack: record.stack, depth: record.depth });
             into.stacks.push(record);
         }
-        outer.unwrap_or(Delivered { stack: self.last_stack, depth: 0 })
+        outer.unwrap_or(DeliveredNode { stack: self.last_stack, depth: 0 })
     }
 }
 

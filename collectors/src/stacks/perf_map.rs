@@ -1,5 +1,5 @@
-//! Names of code that is made at run time, from the file that a program writes of it for `perf`: `/tmp/perf-PID.map`, as Python does
-//! with `-X perf` and compilers at run time do if they are asked.
+//! Names of code that is made at run time, from the file that a program writes of it for `perf`: `/tmp/perf-PID.map`,
+//! as Python does with `-X perf` and compilers at run time do if they are asked.
 //!
 //! The file grows while the program runs. What came since is read when code appears that is in no file and has no name yet.
 

@@ -1,5 +1,5 @@
-//! How to unwind through what Python makes at run time for each of its functions (`-X perf`): a few instructions that call the
-//! interpreter, in no file and without unwind tables.
+//! How to unwind through what Python makes at run time for each of its functions (`-X perf`): a few instructions that
+//! call the interpreter, in no file and without unwind tables.
 //!
 //! ```text
 //! sub $8,%rsp      or     push %rbp
@@ -9,8 +9,9 @@
 //!                         ret
 //! ```
 //!
-//! Within the call, which is where a stack passes, both have the return address two words above the stack pointer; the second form has
-//! the caller's frame pointer below that. On other processors the code keeps a frame pointer, by which it is unwound anyway.
+//! Within the call, which is where a stack passes, both have the return address two words above the stack pointer; the
+//! second form has the caller's frame pointer below that. On other processors the code keeps a frame pointer, by which
+//! it is unwound anyway.
 
 use super::binary_file::Part;
 use framehop::ModuleSectionInfo;
@@ -63,7 +64,8 @@ impl ModuleSectionInfo<Part> for PythonCode {
 
 /// `.eh_frame` with one entry for all of it (DWARF 5, 6.4; Linux Standard Base, 10.6).
 fn table(saves_frame_pointer: bool, bytes: u64) -> Vec<u8> {
-    // Version 1, augmentation zR, code in bytes, data in words downwards, return address in register 16; addresses are absolute.
+    // Version 1, augmentation zR, code in bytes, data in words downwards, return address in register 16; addresses are
+    // absolute.
     let mut common = vec![0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0];
     // The frame begins at rsp (register 7) + 16; the return address is one word below that.
     common.extend([0x0c, 7, 16, 0x80 | 16, 1]);

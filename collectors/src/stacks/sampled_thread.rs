@@ -68,8 +68,9 @@ impl SampledThread {
         }
     }
 
-    /// Reads what was recorded, delivers it, and answers how many samples were lost. Page faults for which no record was due
-    /// are read of a thread that ran, or if `faults`: a reading interrupts the processor that the thread is on, for some microseconds.
+    /// Reads what was recorded, delivers it, and answers how many samples were lost. Page faults for which no record
+    /// was due are read of a thread that ran, or if `faults`: a reading interrupts the processor that the thread is on,
+    /// for some microseconds.
     pub(super) fn read(&mut self, books: &mut StackBooks, copied: &mut Vec<u8>, faults: bool, into: &mut StackSink) -> u64 {
         let mut lost = 0;
         // Signals are read below: that it ran is seen once more then.

@@ -10,7 +10,8 @@ pub enum SourceChoice {
     /// program of many switches half its time on a virtual machine.
     #[default]
     Auto,
-    /// Perf events, at the rate asked for, and with the kernel's time apart. Where they may not see the kernel, samples are of the program's own code alone.
+    /// Perf events, at the rate asked for, and with the kernel's time apart. Where they may not see the kernel, samples
+    /// are of the program's own code alone.
     Perf,
     /// A timer on each thread's CPU clock, whose signal takes the sample. Allowed everywhere. Time in the kernel goes to the
     /// function that called it.

@@ -70,7 +70,7 @@ fn draw_section(out: &mut String, section: &Section, level: usize) {
     let shown: Vec<_> = section.shown(Forms::PAGE).collect();
     let parts: Vec<_> = section.parts.iter().filter(|part| part.is_in(Forms::PAGE)).collect();
     if section.says_empty(Forms::PAGE) {
-        let _ = writeln!(out, "  <p class=\"empty\">{}</p>", Prose(section.empty));
+        let _ = writeln!(out, "  <p class=\"empty\">{}</p>", Prose(&section.empty));
     }
     if section.side_by_side {
         out.push_str("  <div class=\"columns\">\n");

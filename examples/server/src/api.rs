@@ -276,7 +276,9 @@ fn options(api: &Api, kind: Kind, common: &Common) -> Result<GenerateOptions, Ap
     if common.n.is_some_and(|n| n != 1) {
         return Err(ApiError::invalid("`n` must be 1: send a request for each choice"));
     }
-    if common.stop.as_ref().is_some_and(|stop| !stop.is_null()) {
+    // No text to stop at is what OpenAI's servers take null and an empty list for, which clients send for "none".
+    let stops = |stop: &Value| !stop.is_null() && stop.as_array().is_none_or(|texts| !texts.is_empty());
+    if common.stop.as_ref().is_some_and(stops) {
         return Err(ApiError::invalid(
             "`stop` is not supported: answers end at the model's end token or at max_tokens",
         ));

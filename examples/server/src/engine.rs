@@ -5,7 +5,7 @@ use crate::job::{Event, Failure, Job, Usage, unless_it_panics};
 use crate::queue::{Queue, Refused, Waiting};
 use anyhow::{Context, Result};
 use candlescope::Outcome;
-use candlescope_models::slots::{Batcher, BatcherOptions};
+use candlescope_models::slots::{Batcher, BatcherOptions, SlotOptions};
 use candlescope_models::{LoadOptions, LoadedModel, ModelSource, generate_for};
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -46,8 +46,16 @@ impl Engine {
         let stopping = Arc::new(AtomicBool::new(false));
         let mut model = None;
         let mut threads = Vec::new();
+        let mut slots = options.slots;
         for worker in 0..size.workers {
-            let mut loaded = LoadedModel::load(source, options)?;
+            // Each leaves room for those after it, and has no more slots than the first got: memory that the others
+            // have not used yet is not theirs.
+            let slots_of_one = slots.map(|slots| SlotOptions { models: size.workers - worker, ..slots });
+            let mut loaded = LoadedModel::load(source, &LoadOptions { slots: slots_of_one, ..options.clone() })?;
+            let decoder = loaded.model.take_slots();
+            if let (Some(slots), Some(decoder)) = (&mut slots, &decoder) {
+                slots.slots = decoder.slots();
+            }
             model.get_or_insert_with(|| Model {
                 name: loaded.info.name.clone(),
                 chats: loaded.chat.is_some(),
@@ -59,14 +67,13 @@ impl Engine {
                 .spawn(move || {
                     // On failure the worker goes on without a pool: candle then computes on rayon's global threads.
                     let _pool = computing(worker, size.threads).inspect_err(|e| eprintln!("model-{worker}: {e}"));
-                    let slots = loaded.model.take_slots();
-                    match slots {
-                        Some(slots) => {
-                            let (count, context, mib) = (slots.slots(), slots.context(), slots.kv_bytes() >> 20);
+                    match decoder {
+                        Some(decoder) => {
+                            let (count, context, mib) = (decoder.slots(), decoder.context(), decoder.kv_bytes() >> 20);
                             eprintln!(
                                 "model-{worker}: {count} slots of {context} tokens, {mib} MiB of keys and values"
                             );
-                            let batcher = Batcher::new(slots, size.batcher);
+                            let batcher = Batcher::new(decoder, size.batcher);
                             crate::batched::work(&loaded, batcher, &queue, &stopping);
                         }
                         None => work(loaded, &queue, &stopping),

@@ -62,8 +62,8 @@ struct Args {
     /// Most tokens of a request in a slot, prompt included; the model's context by default
     #[arg(long, requires = "max_num_seqs", value_parser = clap::value_parser!(u32).range(2..), value_name = "TOKENS")]
     max_model_len: Option<u32>,
-    /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them; without it, all or
-    /// none
+    /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them, those of all
+    /// workers together; without it, all or none
     #[arg(long, requires = "max_num_seqs", value_parser = share, value_name = "SHARE")]
     gpu_memory_utilization: Option<f64>,
     /// How keys and values are held: auto, in the type of activations, or q8, in 8 bits with a scale for each position and
@@ -359,6 +359,7 @@ fn slots(args: &Args) -> Option<SlotOptions> {
         slots: slots.into(),
         context,
         memory: args.gpu_memory_utilization,
+        models: args.workers.into(),
         cuda_graph: args.cuda_graph,
     })
 }

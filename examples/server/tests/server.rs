@@ -155,7 +155,8 @@ fn what_cannot_be_answered_is_said() {
         assert!(message(&answer).contains(says), "{answer}");
     };
     refused(json!({ "max_tokens": 5 }), 400, "prompt");
-    refused(json!({ "prompt": "" }), 400, "empty");
+    refused(json!({ "prompt": "" }), 400, "empty; pass a text");
+    refused(json!({ "prompt": [] }), 400, "empty; pass a text");
     refused(json!({ "prompt": "Hello", "max_tokens": 51 }), 400, "from 1 to 50");
     refused(json!({ "prompt": "Hello", "max_tokens": 0 }), 400, "from 1 to 50");
     refused(json!({ "prompt": "Hello", "model": "gpt-4" }), 404, "gpt-4");
@@ -165,8 +166,12 @@ fn what_cannot_be_answered_is_said() {
     refused(json!({ "prompt": [4_000_000_000_u32] }), 400, "4000000000");
     refused(json!({ "prompt": "Hello", "stream": true, "temperature": -1.0 }), 400, "temperature");
     refused(json!({ "prompt": [4_000_000_000_u32], "stream": true }), 400, "4000000000");
-    // The server goes on.
-    assert_eq!(server.complete(json!({ "prompt": "Hello" })).0, 200);
+    // The server goes on, and no text to stop at is none, however it is written.
+    for stop in [Value::Null, json!([])] {
+        let (status, answer) = server.complete(json!({ "prompt": "Hello", "stop": stop }));
+        assert_eq!(status, 200, "{stop}: {answer}");
+    }
+    assert_eq!(server.complete(json!({ "prompt": ["Hello"] })).0, 200);
 }
 
 #[test]
@@ -443,7 +448,7 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
 fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
-    let start = |share: &str| {
+    let start = |share: &str, workers: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_candlescope-server"));
         command.args([
             "--model",
@@ -455,13 +460,17 @@ fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
             "--max-model-len",
             "200",
         ]);
-        command.args(["--gpu-memory-utilization", share]);
+        command.args(["--gpu-memory-utilization", share, "--workers", workers]);
         command.output().expect("starts")
     };
-    for (share, said) in
-        [("0.000001", "no slot of 200 tokens"), ("1.5", "above 0 and up to 1"), ("nan", "above 0 and up to 1")]
-    {
-        let output = start(share);
+    for (share, workers, said) in [
+        ("0.000001", "1", "no slot of 200 tokens"),
+        // Each of them has its part.
+        ("0.000001", "3", "for each of 3 models fits"),
+        ("1.5", "1", "above 0 and up to 1"),
+        ("nan", "1", "above 0 and up to 1"),
+    ] {
+        let output = start(share, workers);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(said), "{share}: {text}");
     }

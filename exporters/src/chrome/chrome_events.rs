@@ -5,7 +5,7 @@
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, crossing, edges};
 use crate::trace_file::{LiveFormat, TraceFormat};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{Batch, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ impl TraceFormat for Chrome {
     const FOOTER: &'static [u8] = b"\n]}\n";
 
     fn new(run: &RunManifest) -> Self {
-        let model = run.model.get("name").and_then(Value::as_str);
+        let model = model_key::NAME.of(&run.model);
         let other = json!({
             "tool": concat!("candlescope ", env!("CARGO_PKG_VERSION")),
             "run_id": run.run_id,
@@ -54,7 +54,7 @@ impl TraceFormat for Chrome {
             "origin_unix_ns": run.started_ns,
         });
         Self {
-            pid: run.environment.get("pid").and_then(Value::as_u64).unwrap_or(1),
+            pid: env_key::PID.of(&run.environment).unwrap_or(1),
             process_name: format!("candlescope {}", model.unwrap_or(&run.run_id)),
             other: other.as_object().cloned().unwrap_or_default(),
             origin: (run.started_ns > 0).then_some(run.started_ns),

@@ -92,7 +92,8 @@ impl TraceFormat for Kineto {
     }
 
     fn header(&mut self, out: &mut Vec<u8>) {
-        // With spaces: HolisticTraceAnalysis looks for one before the rank, and takes every file without it for that of rank 0.
+        // With spaces: HolisticTraceAnalysis looks for one before the rank, and takes every file without it for that of
+        // rank 0.
         let _ = serde_json::to_writer_pretty(&mut *out, &self.head);
         // The object goes on with its events.
         out.pop();

@@ -16,8 +16,8 @@ use candlescope_core::run::RunManifest;
 use std::borrow::Borrow;
 use std::io::{self, Write};
 
-/// A profile that is written batch by batch, with steps before kernels and kernels before intervals. Holds its steps, nothing
-/// else.
+/// A profile that is written batch by batch, with steps before kernels and kernels before intervals. Holds its steps,
+/// nothing else.
 pub type KinetoTrace = GrowingTrace<Kineto>;
 
 /// Writes a whole run, whose batches have steps before kernels and kernels before intervals. Holds its steps, nothing

@@ -7,7 +7,7 @@ use super::computed;
 use super::request_metrics::{Gap, Requests};
 use super::sample_series::Samples;
 use super::utilisation::Utilisation;
-use candlescope_core::run::{RunManifest, option_key};
+use candlescope_core::run::{RunManifest, env_key, model_key, option_key};
 use candlescope_core::{
     Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanRecord, Stats, StepRecord,
     cut_text,
@@ -17,7 +17,6 @@ use prometheus::{
     Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     Opts, Registry,
 };
-use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -240,17 +239,15 @@ impl Aggregate {
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         lock(&self.utilisation).learn(run);
         let paused = option_key::PAUSED.of(&run.options) == Some(true);
-        let schedule = run.options.get("schedule").and_then(|s| serde_json::from_value(s.clone()).ok());
+        let schedule = option_key::SCHEDULE.raw(&run.options).and_then(|s| serde_json::from_value(s.clone()).ok());
         if schedule.is_some() || paused {
             self.sampled(schedule.filter(|_| !paused));
         }
         self.warmup = run.warmup_requests();
-        let text = |map: &std::collections::BTreeMap<String, Value>, key: &str| {
-            map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
-        };
-        let (model, version) = (text(&run.model, "name"), text(&run.environment, "candlescope"));
-        let labels = [run.run_id.clone(), run.host.clone(), model, version];
-        *lock(&self.run_info) = labels.map(|label| cut_text(&label, MAX_LABEL_BYTES).into_owned()).into();
+        let model = model_key::NAME.of(&run.model).unwrap_or_default();
+        let version = env_key::CANDLESCOPE.of(&run.environment).unwrap_or_default();
+        let labels = [run.run_id.as_str(), run.host.as_str(), model, version];
+        *lock(&self.run_info) = labels.map(|label| cut_text(label, MAX_LABEL_BYTES).into_owned()).into();
     }
 
     /// Notes that some steps have no record: those that `schedule` leaves out, if nothing else leaves out steps.

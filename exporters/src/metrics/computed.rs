@@ -10,7 +10,7 @@ use prometheus::{Error, GaugeVec, Opts, Registry};
 pub(crate) type Value = (usize, Vec<String>, f64);
 
 /// Some gauges of one source.
-struct Computed<F> {
+struct ComputedGauges<F> {
     metrics: &'static [Metric],
     /// Without values: they only describe the families.
     families: Vec<GaugeVec>,
@@ -28,10 +28,10 @@ pub(crate) fn register(
     values: impl Fn() -> Vec<Value> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     let families = metrics.iter().map(family).collect::<Result<_, _>>()?;
-    registry.register(Box::new(Computed { metrics, families, values }))
+    registry.register(Box::new(ComputedGauges { metrics, families, values }))
 }
 
-impl<F: Fn() -> Vec<Value> + Send + Sync> Collector for Computed<F> {
+impl<F: Fn() -> Vec<Value> + Send + Sync> Collector for ComputedGauges<F> {
     fn desc(&self) -> Vec<&Desc> {
         self.families.iter().flat_map(Collector::desc).collect()
     }

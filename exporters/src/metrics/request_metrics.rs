@@ -21,7 +21,7 @@ const HELD_NS: i64 = 2_000_000_000;
 const MAX_HELD: usize = 64;
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenRequest {
     /// When its latest step ended.
     latest_ns: i64,
     /// Steps that have come and whose gaps are not taken yet, ordered by their ends.
@@ -71,8 +71,8 @@ pub(crate) struct Gap {
 /// The requests that had a step and have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    open: HashMap<u64, Open>,
-    missing: Missing,
+    open: HashMap<u64, OpenRequest>,
+    missing: MissingSteps,
     /// When the latest step of any request ended.
     latest_ns: i64,
     gaps: Vec<Gap>,
@@ -80,14 +80,14 @@ pub(crate) struct Requests {
 
 /// Which steps may be missing.
 #[derive(Debug, Default, Clone, Copy)]
-struct Missing {
+struct MissingSteps {
     /// Whether any may be.
     sampled: bool,
     /// The schedule that decides which, if nothing else leaves out steps.
     schedule: Option<Schedule>,
 }
 
-impl Missing {
+impl MissingSteps {
     /// Whether the request can have no other token step between these two.
     ///
     /// If steps may be missing, the context tells: it grows by what the later step adds. If it does not grow, or is not
@@ -111,7 +111,7 @@ impl Missing {
 impl Requests {
     /// Notes that steps may be missing: only those that `schedule` leaves out, if it is given.
     pub(crate) fn sampled(&mut self, schedule: Option<Schedule>) {
-        self.missing = Missing { sampled: true, schedule };
+        self.missing = MissingSteps { sampled: true, schedule };
     }
 
     /// Takes a step.
@@ -212,9 +212,9 @@ impl Requests {
     }
 }
 
-impl Open {
+impl OpenRequest {
     /// Takes the gaps of the steps that ended until then.
-    fn release(&mut self, request: u64, missing: Missing, until_ns: i64, gaps: &mut Vec<Gap>) {
+    fn release(&mut self, request: u64, missing: MissingSteps, until_ns: i64, gaps: &mut Vec<Gap>) {
         while self.held.front().is_some_and(|held| held.token.end_ns <= until_ns) {
             self.release_first(request, missing, gaps);
         }
@@ -224,7 +224,7 @@ impl Open {
     ///
     /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and
     /// each decode step do; of a step for several requests, the program says.
-    fn release_first(&mut self, request: u64, missing: Missing, gaps: &mut Vec<Gap>) {
+    fn release_first(&mut self, request: u64, missing: MissingSteps, gaps: &mut Vec<Gap>) {
         let Some(HeldStep { token, kind }) = self.held.pop_front() else { return };
         let before = match kind {
             Kind::Alone(Some(Phase::Sample)) if !self.samples => {

@@ -87,14 +87,14 @@ struct RecentStep {
 
 /// A step of the last seconds that has no record.
 #[derive(Debug, Clone, Copy)]
-struct Unrecorded {
+struct UnrecordedTime {
     time: StepTime,
     phase: Option<Phase>,
     warm: bool,
 }
 
 /// The rows of recorded steps in the last seconds, and the time in them.
-struct Sampled {
+struct RecordedRows {
     rows: Vec<StepsInRow>,
     /// Time of the rows, without warm-up.
     windows: Vec<Stretch>,
@@ -114,7 +114,7 @@ pub(crate) struct Utilisation {
     /// Every step, including warm-up and steps around others.
     seen: VecDeque<RecentStep>,
     /// Steps without a record whose times are known; `None` if the session does not tell them.
-    unrecorded: Option<VecDeque<Unrecorded>>,
+    unrecorded: Option<VecDeque<UnrecordedTime>>,
     /// All steps before this number were seen, or are older than the window.
     known_from: u64,
     /// Numbers from there on that were seen, so that a scrape does not have to count them.
@@ -265,7 +265,7 @@ impl Utilisation {
         if steps.len() >= MOST_STEPS {
             steps.pop_front();
         }
-        steps.push_back(Unrecorded { time, phase: step.phase, warm });
+        steps.push_back(UnrecordedTime { time, phase: step.phase, warm });
     }
 
     /// Removes what is older than the window.
@@ -305,7 +305,7 @@ impl Utilisation {
 
     /// The rows of recorded steps since `start`; `None` if no step lacks a record, or if nothing is told of those that
     /// do.
-    fn in_rows(&self, start: i64) -> Option<Sampled> {
+    fn in_rows(&self, start: i64) -> Option<RecordedRows> {
         let others = self.unrecorded.as_ref().filter(|_| self.sampled && self.has_holes())?;
         let others: Vec<StepTime> = others.iter().map(|step| step.time).collect();
         let since: Vec<StepTime> =
@@ -314,12 +314,12 @@ impl Utilisation {
         let warm = self.unrecorded.iter().flatten().filter(|step| step.warm);
         let warm = merged(self.warm.stretches(start).into_iter().chain(warm.map(|step| span_of(&step.time))));
         let windows: Vec<Stretch> = rows.iter().map(|row| row.window).collect();
-        Some(Sampled { windows: difference(&windows, &warm), warm, rows })
+        Some(RecordedRows { windows: difference(&windows, &warm), warm, rows })
     }
 
     /// Sums over rows of recorded steps, of those steps that `which` selects by their phase and that state the work of
     /// `figure`: work of the steps that begin in them, and time of all.
-    fn sums_in_rows(&self, sampled: &Sampled, figure: Figure, which: impl Fn(Option<Phase>) -> bool) -> Sums {
+    fn sums_in_rows(&self, sampled: &RecordedRows, figure: Figure, which: impl Fn(Option<Phase>) -> bool) -> Sums {
         let at = WORK.iter().position(|work| *work == figure);
         let stated = |seen: &&RecentStep| at.is_none_or(|at| seen.work[at].is_some());
         let steps = || self.seen.iter().filter(|seen| !seen.warm && which(seen.phase)).filter(stated);
@@ -345,7 +345,7 @@ impl Utilisation {
     }
 
     /// Time in which all that was open has a record, ordered and disjoint.
-    fn counted(&self, start: i64, sampled: Option<&Sampled>) -> Vec<Stretch> {
+    fn counted(&self, start: i64, sampled: Option<&RecordedRows>) -> Vec<Stretch> {
         if let Some(sampled) = sampled {
             let others = self.unrecorded.iter().flatten().map(|step| span_of(&step.time));
             return difference(&sampled.windows, &merged(others));

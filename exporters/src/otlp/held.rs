@@ -78,7 +78,7 @@ impl Open {
         if limits.slow_request.is_none() {
             gone.spans += self.steps.iter_mut().filter(|s| !s.detail).map(HeldStep::strip).sum::<u64>();
         }
-        let mut fits = Fits::new(self.steps.iter().flat_map(|s| &s.spans), most);
+        let mut fits = LevelFit::new(self.steps.iter().flat_map(|s| &s.spans), most);
         for held in &mut self.steps {
             let before = held.spans.len();
             held.spans.retain(|record| fits.takes(record));
@@ -99,12 +99,12 @@ pub(super) fn depth(span: &SpanRecord) -> u32 {
 }
 
 /// Which spans of a trace fit its limit: by level, and within the last level that fits in part, the first ones.
-pub(super) struct Fits {
+pub(super) struct LevelFit {
     whole_below: u32,
     rest: usize,
 }
 
-impl Fits {
+impl LevelFit {
     pub(super) fn new<'a>(spans: impl Iterator<Item = &'a SpanRecord>, limit: usize) -> Self {
         let mut levels: Vec<usize> = Vec::new();
         for span in spans {

@@ -20,7 +20,7 @@ pub(super) struct Grpc {
     endpoint: Endpoint,
     metadata: MetadataMap,
     gzip: bool,
-    connected: Option<Connected>,
+    connected: Option<GrpcConnection>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -32,12 +32,12 @@ impl std::fmt::Debug for Grpc {
 
 /// Made with the first message, on the thread that sends: the thread that starts a session may belong to a runtime.
 #[derive(Debug)]
-struct Connected {
+struct GrpcConnection {
     channel: Channel,
     runtime: Option<Runtime>,
 }
 
-impl Drop for Connected {
+impl Drop for GrpcConnection {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Looking up a name may take minutes, and ending a session must not wait for that.
@@ -68,7 +68,7 @@ impl Grpc {
         if let Err(error) = self.connect() {
             return Attempt::Done(Err(SendError::Client(error.to_string())));
         }
-        let Some(Connected { channel, runtime: Some(runtime) }) = &self.connected else {
+        let Some(GrpcConnection { channel, runtime: Some(runtime) }) = &self.connected else {
             return Attempt::Done(Err(SendError::NoTime));
         };
         let channel = channel.clone();
@@ -113,7 +113,7 @@ impl Grpc {
                 let _inside = runtime.enter();
                 self.endpoint.connect_lazy()
             };
-            self.connected = Some(Connected { channel, runtime: Some(runtime) });
+            self.connected = Some(GrpcConnection { channel, runtime: Some(runtime) });
         }
         Ok(())
     }

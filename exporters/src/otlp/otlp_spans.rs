@@ -2,7 +2,7 @@
 
 use candlescope_core::estimate::{Measured, MeasuredBySource};
 use candlescope_core::llm::SEMCONV_VERSION;
-use candlescope_core::run::{RunManifest, option_key};
+use candlescope_core::run::{RunManifest, env_key, option_key};
 use candlescope_core::{
     GpuSource, GpuTime, HostNs, Outcome, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
 };
@@ -330,18 +330,18 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
             facts.insert(key.to_string(), value);
         }
     };
-    let text = |map: &BTreeMap<String, serde_json::Value>, key: &str| map.get(key).and_then(value_of);
+    let environment = &run.environment;
     put("telemetry.sdk.name", Some("candlescope".into()));
     put("telemetry.sdk.language", Some("rust".into()));
     put("telemetry.sdk.version", Some(env!("CARGO_PKG_VERSION").into()));
     put("host.name", Some(run.host.clone().into()));
-    put("host.arch", text(&run.environment, "arch"));
-    put("os.type", text(&run.environment, "os"));
-    put("process.pid", text(&run.environment, "pid"));
+    put("host.arch", env_key::ARCH.raw(environment).and_then(value_of));
+    put("os.type", env_key::OS.raw(environment).and_then(value_of));
+    put("process.pid", env_key::PID.raw(environment).and_then(value_of));
     put("candlescope.run_id", Some(run.run_id.clone().into()));
     put("candlescope.rank", Some(i64::from(run.rank).into()));
-    put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
-    put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
+    put("candlescope.gpu.driver", env_key::NVIDIA_DRIVER.raw(environment).and_then(value_of));
+    put("candlescope.cuda.driver", env_key::CUDA_DRIVER.raw(environment).and_then(value_of));
     // Shows that steps are missing from a trace by design.
     put(
         "candlescope.schedule",

@@ -134,31 +134,31 @@ impl TlsConnector for Connector {
             Some(tls) => tls.connect(name, io)?,
             None => io,
         };
-        Ok(Box::new(Sealed { stream, secrets: self.secrets.clone(), in_request: false }))
+        Ok(Box::new(SealedConnection { stream, secrets: self.secrets.clone(), in_request: false }))
     }
 }
 
 /// A connection that adds credentials to request heads.
-struct Sealed {
+struct SealedConnection {
     stream: Box<dyn ReadWrite>,
     secrets: Arc<Secrets>,
     /// Whether this request's head has been sent; what follows is its body, whatever it looks like.
     in_request: bool,
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.stream.fmt(f)
     }
 }
 
-impl ReadWrite for Sealed {
+impl ReadWrite for SealedConnection {
     fn socket(&self) -> Option<&TcpStream> {
         self.stream.socket()
     }
 }
 
-impl Read for Sealed {
+impl Read for SealedConnection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // The next request comes after a response.
         self.in_request = false;
@@ -166,7 +166,7 @@ impl Read for Sealed {
     }
 }
 
-impl Write for Sealed {
+impl Write for SealedConnection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let head = if self.in_request { None } else { self.secrets.put_into(bytes) };
         let Some(head) = head else { return self.stream.write(bytes) };

@@ -29,7 +29,7 @@ const REMEMBERED: usize = 1 << 15;
 
 /// The result for spans that arrived.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delivered {
+pub(super) struct DeliveryResult {
     /// Rejected all the same.
     pub(super) rejected: u64,
     /// Left out by the provider's sampler.
@@ -50,7 +50,7 @@ pub(super) trait SpanSink: Send + fmt::Debug {
     fn describe(&mut self, resource: &Resource);
 
     /// Delivers spans on the calling thread, by `deadline`.
-    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError>;
+    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<DeliveryResult, SendError>;
 
     /// No more spans come.
     fn end(&mut self, _deadline: Instant) {}
@@ -73,10 +73,10 @@ impl SpanSink for OwnTransport {
         self.resource = resource.into();
     }
 
-    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
+    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<DeliveryResult, SendError> {
         let resource_spans = group_spans_by_resource_and_scope(spans, &self.resource);
         let message = Message::Traces(ExportTraceServiceRequest { resource_spans });
-        self.transport.send(message, deadline).map(|rejected| Delivered { rejected, sampled_out: 0 })
+        self.transport.send(message, deadline).map(|rejected| DeliveryResult { rejected, sampled_out: 0 })
     }
 }
 
@@ -99,13 +99,13 @@ impl<E: SpanExporter> SpanSink for Sdk<E> {
         self.0.set_resource(resource);
     }
 
-    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
+    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<DeliveryResult, SendError> {
         // A blocking client is done when it is first polled, however long that takes.
         if Instant::now() >= deadline {
             return Err(SendError::NoTime);
         }
         let exported = quietly(|| block_until(self.0.export(spans), deadline)).ok_or(SendError::NoTime)?;
-        answered(exported).map(|()| Delivered::default())
+        answered(exported).map(|()| DeliveryResult::default())
     }
 
     fn end(&mut self, deadline: Instant) {
@@ -268,7 +268,7 @@ impl SpanSink for Provider {
         // It has a resource of its own.
     }
 
-    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
+    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<DeliveryResult, SendError> {
         if Instant::now() >= deadline {
             return Err(SendError::NoTime);
         }
@@ -278,7 +278,7 @@ impl SpanSink for Provider {
             let sampled_out = sampled_out.ok_or_else(|| SendError::Exporter("it was shut down".to_string()))?;
             // A batch fits into its processor's queue, so that nothing is lost there unnoticed, and flushing reports
             // the result.
-            answered(self.provider.force_flush()).map(|()| Delivered { rejected: 0, sampled_out })
+            answered(self.provider.force_flush()).map(|()| DeliveryResult { rejected: 0, sampled_out })
         })
     }
 }

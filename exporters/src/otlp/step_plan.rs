@@ -6,7 +6,7 @@ use candlescope_core::{SpanId, SpanRecord, StepRecord};
 
 /// What a step belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum StepOwner {
     /// Nothing: it is a trace of its own.
     Nobody,
     /// A request that has not ended: the step waits for its end.
@@ -28,7 +28,7 @@ pub(super) enum Keep {
 /// What happens to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) whose: Whose,
+    pub(super) whose: StepOwner,
     pub(super) keep: Keep,
     /// Whether it is one of those that are sent in full.
     pub(super) detail: bool,
@@ -36,10 +36,10 @@ pub(super) struct Plan {
 
 impl Plan {
     /// `sent`: whether sampler and rate let anything of it through. `decode`: its number among decode steps, from 0.
-    pub(super) fn of(limits: &OtlpLimits, whose: Whose, sent: bool, decode: Option<u64>) -> Self {
+    pub(super) fn of(limits: &OtlpLimits, whose: StepOwner, sent: bool, decode: Option<u64>) -> Self {
         let detail = decode.is_none_or(|n| limits.detail_every > 0 && n % limits.detail_every == 0);
         // A waiting step may be needed in full later, if its request turns out slow.
-        let may_be_slow = matches!(whose, Whose::Open(_)) && limits.slow_request.is_some();
+        let may_be_slow = matches!(whose, StepOwner::Open(_)) && limits.slow_request.is_some();
         let keep = match (sent, detail || may_be_slow) {
             (false, _) => Keep::Nothing,
             (true, true) => Keep::Levels(limits.max_depth),
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn every_nth_decode_step_and_everything_else_is_kept_in_full() {
         let limits = OtlpLimits::default().detail_every(4).max_depth(3);
-        let keep = |limits: &OtlpLimits, decode| Plan::of(limits, Whose::Open(1), true, decode).keep;
+        let keep = |limits: &OtlpLimits, decode| Plan::of(limits, StepOwner::Open(1), true, decode).keep;
         let kept: Vec<Keep> = (0..5).map(|n| keep(&limits, Some(n))).collect();
         let (whole, itself) = (Keep::Levels(3), Keep::Itself);
         assert_eq!(kept, [whole, itself, itself, itself, whole]);
@@ -78,15 +78,15 @@ mod tests {
     fn a_step_that_waits_may_turn_out_to_be_of_a_slow_request() {
         let limits = OtlpLimits::default().slow_request(Duration::from_secs(1));
         let plan = |whose| Plan::of(&limits, whose, true, Some(1));
-        assert_eq!((plan(Whose::Open(1)).keep, plan(Whose::Open(1)).detail), (Keep::Levels(6), false));
-        assert_eq!(plan(Whose::Ended(Some(SpanId(1)))).keep, Keep::Itself);
-        assert_eq!(plan(Whose::Nobody).keep, Keep::Itself);
+        assert_eq!((plan(StepOwner::Open(1)).keep, plan(StepOwner::Open(1)).detail), (Keep::Levels(6), false));
+        assert_eq!(plan(StepOwner::Ended(Some(SpanId(1)))).keep, Keep::Itself);
+        assert_eq!(plan(StepOwner::Nobody).keep, Keep::Itself);
     }
 
     #[test]
     fn what_is_not_sent_is_not_kept() {
         let limits = OtlpLimits::none().slow_request(Duration::ZERO);
-        for whose in [Whose::Nobody, Whose::Open(1), Whose::Ended(None)] {
+        for whose in [StepOwner::Nobody, StepOwner::Open(1), StepOwner::Ended(None)] {
             assert_eq!(Plan::of(&limits, whose, false, None).keep, Keep::Nothing);
         }
     }

@@ -5,7 +5,7 @@ use super::counts::Counts;
 use super::otlp_config::OtlpConfig;
 use super::otlp_spans;
 use super::settings::{Common, Settings, Signal};
-use super::sink::{Delivered, OwnTransport, Provider, Sdk, SpanSink};
+use super::sink::{DeliveryResult, OwnTransport, Provider, Sdk, SpanSink};
 use super::traces::{Outgoing, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
@@ -278,7 +278,7 @@ fn settle(records: impl IntoIterator<Item = Counts>, ledger: &Ledger, dropped: O
 
 /// Some spans of a batch were not accepted, and it is not known which: as many records are booked as lost, or as left
 /// out.
-fn settle_partly(mut records: Vec<Counts>, delivered: Delivered, ledger: &Ledger) {
+fn settle_partly(mut records: Vec<Counts>, delivered: DeliveryResult, ledger: &Ledger) {
     for (n, reason) in [(delivered.rejected, DropReason::Io), (delivered.sampled_out, DropReason::Limit)] {
         let n = usize::try_from(n).unwrap_or(usize::MAX).min(records.len());
         settle(records.split_off(records.len() - n), ledger, Some(reason));

@@ -4,11 +4,11 @@
 //! the number of spans in its trace is known. Steps outside of requests are traces of their own and go out at once.
 
 use super::counts::Counts;
-use super::held::{Fits, HeldStep, Open, depth};
+use super::held::{HeldStep, LevelFit, Open, depth};
 use super::otlp_config::{OtlpLimits, OtlpSampler};
 use super::otlp_spans::{self, MAX_ENTRIES};
 use super::shared_steps;
-use super::step_plan::{Keep, Plan, Whose};
+use super::step_plan::{Keep, Plan, StepOwner};
 use super::volume::Allowance;
 use candlescope_core::injected::is_start_end;
 use candlescope_core::{Batch, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
@@ -190,9 +190,9 @@ impl Traces {
         };
         let before = self.out.len();
         match (plan.whose, held) {
-            (Whose::Open(number), held) => self.hold(number, step, inside, left_out, held),
-            (Whose::Nobody | Whose::Ended(None), Some(held)) => self.send_step(held, None),
-            (Whose::Ended(Some(request)), Some(held)) => self.send_step(held, Some((request, step.trace_id))),
+            (StepOwner::Open(number), held) => self.hold(number, step, inside, left_out, held),
+            (StepOwner::Nobody | StepOwner::Ended(None), Some(held)) => self.send_step(held, None),
+            (StepOwner::Ended(Some(request)), Some(held)) => self.send_step(held, Some((request, step.trace_id))),
             (_, None) => {}
         }
         self.share(step, before);
@@ -218,21 +218,21 @@ impl Traces {
     fn plan(&mut self, step: &StepRecord) -> Plan {
         let ended = step.request.and_then(|r| self.ended.iter().find(|(n, ..)| *n == r)).map(|(.., id)| *id);
         let whose = match (step.request, ended) {
-            (None, _) => Whose::Nobody,
-            (Some(_), Some(span)) => Whose::Ended(span),
-            (Some(number), None) => Whose::Open(number),
+            (None, _) => StepOwner::Nobody,
+            (Some(_), Some(span)) => StepOwner::Ended(span),
+            (Some(number), None) => StepOwner::Open(number),
         };
         let room = self.allowance.is_left(step.host_start);
         let (decodes, sent) = match whose {
-            Whose::Open(number) => {
+            StepOwner::Open(number) => {
                 let open = self.open.entry(number).or_insert_with(|| Open {
                     sums_only: !self.sampler.may_take(step.trace_id) || (!room && self.limits.slow_request.is_none()),
                     ..Open::default()
                 });
                 (&mut open.decodes, !open.sums_only)
             }
-            Whose::Ended(span) => (&mut self.decodes, room && span.is_some()),
-            Whose::Nobody => (&mut self.decodes, room && self.sampler.takes(step.trace_id, None)),
+            StepOwner::Ended(span) => (&mut self.decodes, room && span.is_some()),
+            StepOwner::Nobody => (&mut self.decodes, room && self.sampler.takes(step.trace_id, None)),
         };
         let decode = (step.phase == Some(Phase::Decode)).then(|| {
             *decodes += 1;
@@ -331,7 +331,7 @@ impl Traces {
         mut sent: HashMap<u64, SpanId>,
         limit: usize,
     ) {
-        let mut fits = Fits::new(steps.iter().flat_map(|s| &s.spans), limit);
+        let mut fits = LevelFit::new(steps.iter().flat_map(|s| &s.spans), limit);
         let parents: HashMap<u64, Option<u64>> =
             steps.iter().flat_map(|s| &s.spans).map(|s| (s.seq, s.parent_seq)).collect();
         for held in &mut steps {

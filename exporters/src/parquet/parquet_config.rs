@@ -1,6 +1,7 @@
 //! The user's settings for a run on disk.
 
-use std::path::PathBuf;
+use candlescope_core::{HostNs, hive, host_name};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Settings of the [`ParquetExporter`](super::ParquetExporter).
@@ -11,6 +12,8 @@ use std::time::Duration;
 #[must_use]
 pub struct ParquetConfig {
     pub(super) run_dir: PathBuf,
+    /// Of a run in folders by day and machine: what they lie in, and the directory's name in them.
+    pub(super) by_day: Option<(PathBuf, String)>,
     pub(super) rotate_rows: u64,
     pub(super) rotate_bytes: u64,
     pub(super) rotate_interval: Duration,
@@ -26,6 +29,7 @@ impl ParquetConfig {
     pub fn new(run_dir: impl Into<PathBuf>) -> Self {
         Self {
             run_dir: run_dir.into(),
+            by_day: None,
             rotate_rows: 4_000_000,
             rotate_bytes: 64 << 20,
             rotate_interval: Duration::from_secs(30),
@@ -34,6 +38,20 @@ impl ParquetConfig {
             row_group_rows: 122_880,
             max_buffer_bytes: 64 << 20,
         }
+    }
+
+    /// The same for a run in a directory of this name in the folders `date=…/machine=…/` of `root`: those of its start
+    /// and its host, which are known when it starts.
+    #[doc(hidden)]
+    pub fn by_day_and_machine(root: impl AsRef<Path>, name: &str) -> Self {
+        let by_day = (root.as_ref().to_path_buf(), name.to_string());
+        let likely = in_folders(&by_day, HostNs::now().0, &host_name());
+        Self { by_day: Some(by_day), ..Self::new(likely) }
+    }
+
+    /// Where a run that began at this time on this host lies.
+    pub(super) fn dir_of(&self, started_ns: i64, host: &str) -> PathBuf {
+        self.by_day.as_ref().map_or_else(|| self.run_dir.clone(), |by_day| in_folders(by_day, started_ns, host))
     }
 
     /// Spans after which the open segments of all tables are finished, 4 million by default.
@@ -92,4 +110,8 @@ impl ParquetConfig {
             None => self.rotate_bytes,
         }
     }
+}
+
+fn in_folders((root, name): &(PathBuf, String), started_ns: i64, host: &str) -> PathBuf {
+    root.join(hive::folders(started_ns, host)).join(name)
 }

@@ -101,7 +101,8 @@ impl ParquetExporter {
         Self { config, files, writer: None }
     }
 
-    /// The run's directory, as it was given.
+    /// The run's directory, as it was given; of one in folders by day and machine, those of its start once it has
+    /// begun.
     pub fn run_dir(&self) -> &Path {
         &self.config.run_dir
     }
@@ -153,6 +154,7 @@ impl Exporter for ParquetExporter {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        self.config.run_dir = self.config.dir_of(run.started_ns, &run.host);
         let dir =
             RunDir::create(&self.config.run_dir, self.files.clone()).map_err(|e| ExportError::fatal(e.to_string()))?;
         self.open(dir.clone(), run).inspect_err(|_| dir.remove())

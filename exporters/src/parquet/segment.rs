@@ -49,13 +49,13 @@ pub(super) struct Shared {
 
 /// A segment that will not change any more.
 #[derive(Debug)]
-struct Finished {
+struct FinishedSegment {
     path: PathBuf,
     rows: u64,
     bytes: u64,
 }
 
-struct Open {
+struct OpenSegment {
     writer: SerializedFileWriter<Box<dyn SegmentFile>>,
     temporary: PathBuf,
     path: PathBuf,
@@ -69,8 +69,8 @@ pub(super) struct TableWriter<T: Table> {
     schema: TableSchema,
     /// The row group being collected.
     rows: T,
-    open: Option<Open>,
-    finished: VecDeque<Finished>,
+    open: Option<OpenSegment>,
+    finished: VecDeque<FinishedSegment>,
 }
 
 impl<T: Table> TableWriter<T> {
@@ -175,7 +175,7 @@ impl<T: Table> TableWriter<T> {
         let file = shared.files.create(&temporary)?;
         let schema = self.schema.parquet.root_schema_ptr();
         let writer = SerializedFileWriter::new(file, schema, self.schema.properties.clone())?;
-        self.open = Some(Open { writer, temporary, path, rows: 0 });
+        self.open = Some(OpenSegment { writer, temporary, path, rows: 0 });
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl<T: Table> TableWriter<T> {
     }
 
     /// Footer, sync, rename.
-    fn seal(&mut self, shared: &Shared) -> Result<Finished, ParquetError> {
+    fn seal(&mut self, shared: &Shared) -> Result<FinishedSegment, ParquetError> {
         let Some(open) = &mut self.open else {
             return Err(ParquetError::General("no segment is open".to_string()));
         };
@@ -216,7 +216,7 @@ impl<T: Table> TableWriter<T> {
         open.writer.inner().sync()?;
         let bytes = open.writer.bytes_written() as u64;
         shared.files.rename(&open.temporary, &open.path)?;
-        Ok(Finished { path: open.path.clone(), rows: open.rows, bytes })
+        Ok(FinishedSegment { path: open.path.clone(), rows: open.rows, bytes })
     }
 
     /// Syncs the table's folder, so that a finished segment keeps its name. If that fails the segment still exists, and
@@ -267,7 +267,7 @@ impl Settle for u64 {
 }
 
 /// A finished segment: its rows have arrived.
-impl Settle for Finished {
+impl Settle for FinishedSegment {
     fn settle<T: Table>(self, table: &mut TableWriter<T>, ledger: &Ledger) -> u64 {
         let rows = self.rows;
         ledger.exported(T::KIND, rows);

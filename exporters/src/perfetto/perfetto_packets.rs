@@ -8,7 +8,7 @@ use crate::call_stacks::{CallStacks, Tids};
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{CrossingTracks, Edge, crossing, edges};
 use crate::trace_file::{LiveFormat, TraceFormat};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{
     Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord, ThreadInfo, ThreadState, thread_of,
 };
@@ -78,9 +78,8 @@ impl TraceFormat for Perfetto {
     const FOOTER: &'static [u8] = b"";
 
     fn new(run: &RunManifest) -> Self {
-        let pid = run.environment.get("pid").and_then(serde_json::Value::as_i64);
-        let model = run.model.get("name").and_then(serde_json::Value::as_str);
-        let name = model.unwrap_or(&run.run_id);
+        let pid = env_key::PID.of(&run.environment);
+        let name = model_key::NAME.of(&run.model).unwrap_or(&run.run_id);
         Self {
             process_name: match run.world_size {
                 Some(_) => format!("candlescope {name} rank {}", run.rank),

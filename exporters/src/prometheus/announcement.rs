@@ -24,7 +24,7 @@ pub struct Announced {
 
 /// What a file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Serves {
+struct AnnouncedEndpoint {
     program: String,
     address: SocketAddr,
 }
@@ -48,7 +48,7 @@ impl Announcement {
         drop(announced_within(directories));
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let content = Content::of_this_process(Serves { program: program.into_owned(), address });
+        let content = Content::of_this_process(AnnouncedEndpoint { program: program.into_owned(), address });
         let path = directories.iter().find_map(|directory| write(directory, &content).ok());
         Self { path, pid: content.pid }
     }
@@ -67,7 +67,7 @@ pub fn announced() -> Vec<Announced> {
 }
 
 fn announced_within(directories: &[PathBuf]) -> Vec<Announced> {
-    let one = |Content { pid, says, .. }: Content<Serves>| {
+    let one = |Content { pid, says, .. }: Content<AnnouncedEndpoint>| {
         let address = SocketAddr::new(reachable(says.address.ip()), says.address.port());
         Announced { pid, address, program: harmless(&says.program) }
     };
@@ -84,7 +84,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn write(directory: &Path, content: &Content<Serves>) -> io::Result<PathBuf> {
+fn write(directory: &Path, content: &Content<AnnouncedEndpoint>) -> io::Result<PathBuf> {
     running::write(directory, &format!("{}-{}.json", content.pid, content.says.address.port()), content)
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dirs = [dir.path().to_path_buf()];
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let serves = |port: u16| Serves { program: "sleep".into(), address: ([127, 0, 0, 1], port).into() };
+        let serves = |port: u16| AnnouncedEndpoint { program: "sleep".into(), address: ([127, 0, 0, 1], port).into() };
         write(&dirs[0], &Content::of(child.id(), serves(1))).unwrap();
         write(&dirs[0], &Content { machine: "other".into(), ..Content::of(child.id(), serves(2)) }).unwrap();
         std::fs::write(dir.path().join("half.json"), "{\"version\":1").unwrap();
@@ -140,7 +140,8 @@ mod tests {
     fn what_another_user_announces_is_not_believed_and_names_do_not_act() {
         let dir = tempfile::tempdir().unwrap();
         let dirs = [dir.path().to_path_buf()];
-        let serves = Serves { program: "a\u{202e}b\u{1b}[2J".into(), address: "127.0.0.1:1".parse().unwrap() };
+        let serves =
+            AnnouncedEndpoint { program: "a\u{202e}b\u{1b}[2J".into(), address: "127.0.0.1:1".parse().unwrap() };
         let content = Content::of_this_process(serves);
         let path = write(&dirs[0], &content).unwrap();
         let found = announced_within(&dirs);

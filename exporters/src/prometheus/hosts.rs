@@ -3,7 +3,7 @@
 //! A web page that somebody has open can make its own name point at 127.0.0.1 (DNS rebinding), and its script can then
 //! read what is meant for this machine only. Such a request can be recognised only by the page's name in `Host`.
 
-use super::http_request::{Named, Response};
+use super::http_request::{NamedHost, Response};
 use std::net::{IpAddr, SocketAddr};
 
 /// The accepted names.
@@ -23,13 +23,13 @@ impl Hosts {
     }
 
     /// The refusal, if there has to be one.
-    pub(super) fn refuse(&self, host: &Named<'_>) -> Option<Response> {
+    pub(super) fn refuse(&self, host: &NamedHost<'_>) -> Option<Response> {
         let allowed = self.allowed.as_ref()?;
         match host {
-            Named::NotNeeded => None,
-            Named::Wrong => Some(Response::text(400, "one Host is needed")),
-            Named::Host(host) if is_local(host) || allowed.contains(&name(host)) => None,
-            Named::Host(_) => Some(Response::text(
+            NamedHost::NotNeeded => None,
+            NamedHost::Wrong => Some(Response::text(400, "one Host is needed")),
+            NamedHost::Host(host) if is_local(host) || allowed.contains(&name(host)) => None,
+            NamedHost::Host(_) => Some(Response::text(
                 421,
                 "this address is of this machine only, and is not known by the name in Host: \
                  ask for localhost or 127.0.0.1, or allow the name \
@@ -64,7 +64,7 @@ mod tests {
 
     fn status(bound: &str, address: &str, host: &str) -> Option<u16> {
         let hosts = Hosts::new(bound.parse().unwrap(), address, &["Metrics.Internal".to_string()]);
-        hosts.refuse(&Named::Host(host)).map(|response| response.status)
+        hosts.refuse(&NamedHost::Host(host)).map(|response| response.status)
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn no_host_is_for_old_clients_only() {
         let hosts = Hosts::new("127.0.0.1:1".parse().unwrap(), "1", &[]);
-        assert!(hosts.refuse(&Named::NotNeeded).is_none());
-        assert_eq!(hosts.refuse(&Named::Wrong).map(|r| r.status), Some(400));
+        assert!(hosts.refuse(&NamedHost::NotNeeded).is_none());
+        assert_eq!(hosts.refuse(&NamedHost::Wrong).map(|r| r.status), Some(400));
     }
 }

@@ -13,12 +13,12 @@ pub(super) enum Parsed<'a> {
     /// The first line is not `METHOD /target HTTP/1.x`, one space between its words; answered with 400.
     Malformed,
     /// A request; bodies are ignored.
-    Request { method: &'a str, path: &'a str, host: Named<'a> },
+    Request { method: &'a str, path: &'a str, host: NamedHost<'a> },
 }
 
 /// The host that a request names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Named<'a> {
+pub(super) enum NamedHost<'a> {
     /// None, which HTTP/1.0 allows.
     NotNeeded,
     /// None although it is required, more than one, or one that is not text.
@@ -45,7 +45,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
         {
             let path = target.split(['?', '#']).next().unwrap_or(target);
             let host = match host(lines) {
-                Named::NotNeeded if version != "HTTP/1.0" => Named::Wrong,
+                NamedHost::NotNeeded if version != "HTTP/1.0" => NamedHost::Wrong,
                 host => host,
             };
             Parsed::Request { method, path, host }
@@ -55,16 +55,16 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
 }
 
 /// The one field `Host` of a head's lines.
-fn host<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Named<'a> {
-    let mut named = Named::NotNeeded;
+fn host<'a>(lines: impl Iterator<Item = &'a [u8]>) -> NamedHost<'a> {
+    let mut named = NamedHost::NotNeeded;
     for line in lines {
         let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
         if !line[..colon].trim_ascii().eq_ignore_ascii_case(b"host") {
             continue;
         }
         named = match (named, std::str::from_utf8(&line[colon + 1..])) {
-            (Named::NotNeeded, Ok(name)) => Named::Host(name.trim()),
-            _ => return Named::Wrong,
+            (NamedHost::NotNeeded, Ok(name)) => NamedHost::Host(name.trim()),
+            _ => return NamedHost::Wrong,
         };
     }
     named
@@ -126,26 +126,29 @@ mod tests {
         for n in 0..whole.len() {
             assert_eq!(parse(&whole[..n]), Parsed::Partial, "{n}");
         }
-        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics", host: Named::Host("a") });
-        let old = Parsed::Request { method: "HEAD", path: "/healthz", host: Named::NotNeeded };
+        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics", host: NamedHost::Host("a") });
+        let old = Parsed::Request { method: "HEAD", path: "/healthz", host: NamedHost::NotNeeded };
         assert_eq!(parse(b"HEAD /healthz HTTP/1.0\n\n"), old);
     }
 
     #[test]
     fn the_host_is_the_one_field_of_that_name() {
         for (head, named) in [
-            ("1.1\r\nAccept: a\r\nHOST:  b:1 \r\n", Named::Host("b:1")),
-            ("1.1\r\nX-Host: b\r\n", Named::Wrong),
-            ("1.1\r\nhost: a\r\nhost: a\r\n", Named::Wrong),
-            ("1.0\r\nhost : a\r\nhost: b\r\n", Named::Wrong),
-            ("1.0\r\nhost:\r\n", Named::Host("")),
-            ("1.0\r\n", Named::NotNeeded),
+            ("1.1\r\nAccept: a\r\nHOST:  b:1 \r\n", NamedHost::Host("b:1")),
+            ("1.1\r\nX-Host: b\r\n", NamedHost::Wrong),
+            ("1.1\r\nhost: a\r\nhost: a\r\n", NamedHost::Wrong),
+            ("1.0\r\nhost : a\r\nhost: b\r\n", NamedHost::Wrong),
+            ("1.0\r\nhost:\r\n", NamedHost::Host("")),
+            ("1.0\r\n", NamedHost::NotNeeded),
         ] {
             let request = format!("GET / HTTP/{head}\r\n");
             let Parsed::Request { host, .. } = parse(request.as_bytes()) else { panic!("{request:?} is a request") };
             assert_eq!(host, named, "{request:?}");
         }
-        assert!(matches!(parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"), Parsed::Request { host: Named::Wrong, .. }));
+        assert!(matches!(
+            parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"),
+            Parsed::Request { host: NamedHost::Wrong, .. }
+        ));
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub use at_work::{AtWork, Working, at_work};
 pub use prometheus_exporter::PrometheusConfig;
 #[doc(hidden)]
 pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusExporter};
+#[cfg(unix)]
+#[doc(hidden)]
+pub use server::listening;
 
 /// For [`crate::fuzz`]: reads a request both piece by piece and all at once, and checks whether its host is accepted.
 pub(crate) fn reads_request(bytes: &[u8]) -> bool {

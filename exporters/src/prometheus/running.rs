@@ -4,8 +4,8 @@
 //! Only its user can read one. They lie in the user's runtime directory, or, where there is none, in the cache directory.
 //! That may be shared by several machines and containers: a file says where its process number counts.
 
-use candlescope_core::cache_directory;
 use candlescope_core::files::read_text_limited;
+use candlescope_core::{cache_directory, steers_screen};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -92,8 +92,7 @@ fn read<T: DeserializeOwned>(path: &Path, here: &str) -> Option<Content<T>> {
 
 /// A text of another program, without the characters that what it is shown on may act on.
 pub(super) fn harmless(text: &str) -> String {
-    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers_screen(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Whether the file is this user's. The variables that say where files lie may name a directory of somebody else, who

@@ -1,10 +1,14 @@
 //! The server: one thread, non-blocking sockets, limits on everything that a client could exhaust.
 
 use super::hosts::Hosts;
-use super::http_request::{Named, Parsed, Response, parse};
+use super::http_request::{NamedHost, Parsed, Response, parse};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::AtomicI32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,6 +33,39 @@ const LINGER_TIME: Duration = Duration::from_millis(500);
 /// Longest time between two rounds, and so the longest time for stopping if the wake-up is lost.
 const IDLE: Duration = Duration::from_millis(500);
 
+/// Descriptors of sockets that listen now, -1 where there is none. A forked child has them as well, and nobody there
+/// answers who connects.
+#[cfg(unix)]
+static LISTENING: [AtomicI32; 8] = [const { AtomicI32::new(-1) }; 8];
+
+/// Descriptors of the sockets that listen in this process. Takes no lock and allocates nothing.
+#[cfg(unix)]
+pub fn listening() -> impl Iterator<Item = RawFd> {
+    LISTENING.iter().map(|socket| socket.load(Ordering::Relaxed)).filter(|socket| *socket >= 0)
+}
+
+/// A socket among those that listen, for as long as this lives.
+#[cfg(unix)]
+struct Listed(Option<&'static AtomicI32>);
+
+#[cfg(unix)]
+impl Listed {
+    /// One for which there is no place is left in forked children.
+    fn new(listener: &TcpListener) -> Self {
+        let socket = listener.as_raw_fd();
+        let take =
+            |place: &&AtomicI32| place.compare_exchange(-1, socket, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        Self(LISTENING.iter().find(take))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.0.into_iter().for_each(|place| place.store(-1, Ordering::Relaxed));
+    }
+}
+
 /// Serves until dropped.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -48,8 +85,14 @@ impl Server {
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let answer = move |path: &str, host: &Named<'_>| hosts.refuse(host).unwrap_or_else(|| answer(path));
+        let answer = move |path: &str, host: &NamedHost<'_>| hosts.refuse(host).unwrap_or_else(|| answer(path));
+        // It listens already: a child may be forked before the thread runs.
+        #[cfg(unix)]
+        let listed = Listed::new(&listener);
         let thread = std::thread::Builder::new().name("cs-prom-http".into()).spawn(move || {
+            // Taken off before the socket is closed, whose number another file may have then.
+            #[cfg(unix)]
+            let _listed = listed;
             let mut connections: Vec<Connection> = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 wait(&listener, &connections);
@@ -146,7 +189,7 @@ enum State {
 
 impl Connection {
     /// Does what can be done without waiting. Returns `false` if the connection is to be closed.
-    fn advance(&mut self, now: Instant, answer: &impl Fn(&str, &Named<'_>) -> Response) -> bool {
+    fn advance(&mut self, now: Instant, answer: &impl Fn(&str, &NamedHost<'_>) -> Response) -> bool {
         if now >= self.deadline {
             match self.state {
                 // A client that sent something is told about the timeout; one that sent nothing is closed.
@@ -171,7 +214,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, answer: &impl Fn(&str, &Named<'_>) -> Response) -> io::Result<bool> {
+    fn read(&mut self, answer: &impl Fn(&str, &NamedHost<'_>) -> Response) -> io::Result<bool> {
         let State::Reading(head) = &mut self.state else { return Ok(true) };
         let mut chunk = [0; 2048];
         let n = self.stream.read(&mut chunk)?;

@@ -14,8 +14,8 @@ pub(super) fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Has panics of this library print nothing. The standard library of a library that the driver has loaded is its own: it prints no
-/// others. In a program of Rust that links this one, it is the program's, and nothing changes.
+/// Has panics of this library print nothing. The standard library of a library that the driver has loaded is its own:
+/// it prints no others. In a program of Rust that links this one, it is the program's, and nothing changes.
 pub(super) fn without_a_word() {
     #[cfg(target_os = "linux")]
     {

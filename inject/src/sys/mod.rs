@@ -1,18 +1,26 @@
 //! What others call in this library: the driver, NVTX, the end of the process. Nothing unwinds into them.
 #![allow(unsafe_code, unreachable_pub, reason = "functions that C libraries find by their names and call")]
 
+mod cancel;
 mod driver;
+mod environment;
+#[cfg(target_os = "linux")]
+mod exec;
+mod fork;
 mod guard;
 mod nvtx;
 mod signals;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
+use crate::claim::claimed;
 use crate::program::at_threads_end;
 use crate::ranges;
-use crate::recording::{at_first_launch, at_launch, claimed, is_forked, recording, started};
+use crate::recording::{at_first_launch, at_launch, recording, started};
 #[cfg(feature = "gpu")]
 use crate::recording::{from_the_start, listen, records_kernels};
+use cancel::uncancelled;
+use fork::{is_own, starting};
 use guard::{guarded, without_a_word};
 use std::ffi::c_int;
 use std::sync::Once;
@@ -21,31 +29,29 @@ use std::time::{Duration, Instant};
 /// How long `cuInit` is waited for.
 const MOST: Duration = Duration::from_secs(60);
 
-extern "C" fn in_child() {
-    is_forked();
-}
-
 extern "C" fn at_exit() {
-    guarded((), || {
+    let end = || {
         if let Some(recording) = started() {
             ranges::settle(recording);
             recording.at_end();
         }
-    });
+    };
+    guarded((), || uncancelled(end));
 }
 
 extern "C" fn at_exit_early() {
-    guarded((), || {
+    let end = || {
         if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
             ranges::settle(recording);
             recording.own.leave();
             recording.end();
         }
-    });
+    };
+    guarded((), || uncancelled(end));
 }
 
-/// Ends the session before the driver ends, at the end of the process: what is registered last is called first, and the driver has
-/// registered all that it does by the time of the first launch. CUPTI without a driver crashes.
+/// Ends the session before the driver ends, at the end of the process: what is registered last is called first, and the
+/// driver has registered all that it does by the time of the first launch. CUPTI without a driver crashes.
 fn end_early() {
     // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does.
     _ = unsafe { libc::atexit(at_exit_early) };
@@ -53,12 +59,11 @@ fn end_early() {
 
 /// Starts the recording, unless there is none, and has it end with the process.
 fn begin() -> bool {
-    static FORK: Once = Once::new();
+    starting(start)
+}
+
+fn start() -> bool {
     static REGISTER: Once = Once::new();
-    // First: a child of a fork while the session starts would wait for what its parent's thread holds.
-    // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does; it sets a flag, and does nothing
-    // else in the child.
-    FORK.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
     let is_recording = signals::left_to_the_program(|| {
         #[cfg(feature = "gpu")]
         if claimed() {
@@ -73,18 +78,32 @@ fn begin() -> bool {
     if is_recording {
         // After the session has registered its own end, so that this comes before it.
         REGISTER.call_once(|| {
-            // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded, because the
-            // driver and NVTX keep it, and so does the session's own registration.
+            // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded,
+            // because the driver and NVTX keep it, and so does the session's own registration.
             _ = unsafe { libc::atexit(at_exit) };
             #[cfg(target_os = "linux")]
-            signals::left_to_the_program(underscore_exit::watch);
+            {
+                at_quick_exit();
+                signals::left_to_the_program(underscore_exit::watch);
+            }
         });
     }
     is_recording
 }
 
-/// Loads CUPTI before anything of ours is registered for the end of the process: what is registered last is called first, and a session
-/// that ends after CUPTI has gone waits for it in vain. Where there is none, the recorder says so.
+/// `quick_exit` calls nothing of what is registered for `exit`.
+#[cfg(target_os = "linux")]
+fn at_quick_exit() {
+    unsafe extern "C" {
+        fn at_quick_exit(call: extern "C" fn()) -> c_int;
+    }
+    // SAFETY: the function is C's; what it is given does not unwind, and lives as long as the process, as `at_exit`
+    // does.
+    _ = unsafe { at_quick_exit(at_exit_early) };
+}
+
+/// Loads CUPTI before anything of ours is registered for the end of the process: what is registered last is called
+/// first, and a session that ends after CUPTI has gone waits for it in vain. Where there is none, the recorder says so.
 #[cfg(feature = "gpu")]
 fn load_first() {
     if driver::is_loaded() && records_kernels() {
@@ -98,9 +117,10 @@ fn without_recording() {
     candlescope_collectors::cupti::leave_early();
 }
 
-/// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a context; it makes its
-/// first one when the recorder is ready. The driver itself may be asked for nothing but its version: the program's `cuInit` fails else (580, on an H100). So the recording begins on a thread that
-/// waits for the driver.
+/// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a
+/// context; it makes its first one when the recorder is ready. The driver itself may be asked for nothing but its
+/// version: the program's `cuInit` fails else (580, on an H100). So the recording begins on a thread that waits for the
+/// driver.
 ///
 /// Returns 1, as it wants.
 // SAFETY: the name is the one that the driver looks for in a library of its variable, and nobody else's.
@@ -108,8 +128,13 @@ fn without_recording() {
 #[allow(non_snake_case, reason = "the driver looks for this name")]
 pub extern "C" fn InitializeInjection() -> c_int {
     without_a_word();
-    guarded((), || {
-        if !claimed() {
+    let initialise = || {
+        if !is_own() {
+            return;
+        }
+        let claimed = claimed();
+        environment::leave_to_children(true);
+        if !claimed {
             return;
         }
         if !driver::is_loaded() {
@@ -141,6 +166,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
         if signals::left_to_the_program(spawn).is_err() {
             without_recording();
         }
-    });
+    };
+    guarded((), || uncancelled(initialise));
     1
 }

@@ -1,13 +1,15 @@
 //! NVTX's side: its tables of functions, which a tool fills in (`nvtxDetail/nvtxTypes.h` of NVTX 3).
 //!
-//! NVTX is a header: every library of a program that makes ranges has tables of its own, and asks for itself. What it hands out
-//! (domains, strings) goes to all of them.
+//! NVTX is a header: every library of a program that makes ranges has tables of its own, and asks for itself. What it
+//! hands out (domains, strings) goes to all of them.
 
-use super::begin;
+use super::cancel::uncancelled;
+use super::fork::is_own;
 use super::guard::{guarded, without_a_word};
-use crate::ranges::{self, Called, pop, push};
+use super::{begin, environment};
+use crate::ranges::{self, GivenName, pop, push};
 use crate::recording::{Recording, started};
-use crate::registered::Registered;
+use crate::registered::RegisteredText;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -85,7 +87,10 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTab
     without_a_word();
     let fill = || {
         let get_table = get_table?;
-        begin().then_some(())?;
+        is_own().then_some(())?;
+        let is_recording = begin();
+        environment::leave_to_children(false);
+        is_recording.then_some(())?;
         // SAFETY: NVTX's function returns a static table or null.
         let callbacks = unsafe { get_table(TABLE_CALLBACKS).as_ref() }?;
         for (module, functions) in [(MODULE_CORE, CORE), (MODULE_CORE2, CORE2)] {
@@ -95,8 +100,8 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTab
                 continue;
             }
             for &(at, function) in functions.iter().filter(|(at, _)| *at < size as usize) {
-                // SAFETY: the table has `size` entries, which point to NVTX's function pointers or are null; they are ours to
-                // set while it initialises, which one thread does while the others wait.
+                // SAFETY: the table has `size` entries, which point to NVTX's function pointers or are null; they are
+                // ours to set while it initialises, which one thread does while the others wait.
                 unsafe {
                     let entry = *table.add(at);
                     if !entry.is_null() {
@@ -107,7 +112,82 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTab
         }
         Some(())
     };
+    c_int::from(guarded(None, || uncancelled(fill)).is_some())
+}
+
+/// `nvtxExtModuleInfo_t`, as far as it is read.
+#[repr(C)]
+struct Extension {
+    version: u16,
+    size: u16,
+    module: u16,
+    compatible: u16,
+    segments: usize,
+    segment: *const Segment,
+}
+
+/// `nvtxExtModuleSegment_t`.
+#[repr(C)]
+struct Segment {
+    id: usize,
+    slots: usize,
+    functions: *mut *const c_void,
+}
+
+/// The extension by which ranges have payloads of any shape (`nvtxExtImplPayload_v1.h`).
+const MODULE_PAYLOAD: u16 = 2;
+
+/// Its functions for ranges, by their place: what one begins the plain functions may end, and the other way round.
+const PAYLOAD: &[(usize, *const c_void)] = &[
+    (3, push_payload as *const c_void),
+    (4, pop_payload as *const c_void),
+    (5, start_payload as *const c_void),
+    (6, end_payload as *const c_void),
+];
+
+/// What a range is called whose name is somewhere in its payload.
+const PAYLOAD_NAME: &str = "(payload)";
+
+/// What NVTX calls for each extension that a program uses, after the plain functions were asked for. Returns 1 if it listens.
+///
+/// # Safety
+/// `extension` is NVTX's own.
+// SAFETY: the name is the one that NVTX looks for in a library of its variable, and nobody else's.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NVTX looks for this name")]
+#[allow(private_interfaces, reason = "only NVTX calls it")]
+pub unsafe extern "C" fn InitializeInjectionNvtxExtension(extension: *const Extension) -> c_int {
+    let fill = || {
+        // SAFETY: NVTX gives a pointer that is valid for the call, or null.
+        let extension = unsafe { extension.as_ref() }?;
+        if !is_own() || extension.module != MODULE_PAYLOAD || extension.segments == 0 || started().is_none() {
+            return None;
+        }
+        // SAFETY: there is one segment at least.
+        let segment = unsafe { extension.segment.as_ref() }?;
+        for &(at, function) in PAYLOAD.iter().filter(|(at, _)| *at < segment.slots) {
+            // SAFETY: the table has that many entries, which are ours to set while it initialises.
+            unsafe { *segment.functions.add(at) = function };
+        }
+        Some(())
+    };
     c_int::from(guarded(None, fill).is_some())
+}
+
+extern "C" fn push_payload(domain: *const c_void, _: *const c_void, _: usize) -> c_int {
+    guarded(-1, || push(domain_of(domain), GivenName::Text(PAYLOAD_NAME)))
+}
+
+extern "C" fn pop_payload(domain: *const c_void, _: *const c_void, _: usize) -> c_int {
+    guarded(-1, || pop(domain_of(domain)))
+}
+
+extern "C" fn start_payload(domain: *const c_void, _: *const c_void, _: usize) -> u64 {
+    guarded(0, || ranges::start(domain_of(domain), GivenName::Text(PAYLOAD_NAME)))
+}
+
+extern "C" fn end_payload(_: *const c_void, range: u64, _: *const c_void, _: usize) {
+    guarded((), || ranges::end(range));
 }
 
 /// The number of the domain of a handle; handles are these numbers.
@@ -144,23 +224,23 @@ fn wide(string: *const Wide) -> String {
 ///
 /// # Safety
 /// `attributes` is null or points to attributes as NVTX's callers give them.
-unsafe fn with<T>(attributes: *const Attributes, otherwise: T, begin: impl FnOnce(Called<'_>) -> T) -> T {
+unsafe fn with<T>(attributes: *const Attributes, otherwise: T, begin: impl FnOnce(GivenName<'_>) -> T) -> T {
     // SAFETY: by the caller.
     let Some(attributes) = (unsafe { attributes.as_ref() }) else { return otherwise };
     if usize::from(attributes.size) < size_of::<Attributes>() {
         return otherwise;
     }
     match attributes.message_type {
-        ASCII => begin(Called::Text(&text(attributes.message.cast()))),
-        UNICODE => begin(Called::Text(&wide(attributes.message.cast()))),
+        ASCII => begin(GivenName::Text(&text(attributes.message.cast()))),
+        UNICODE => begin(GivenName::Text(&wide(attributes.message.cast()))),
         REGISTERED => {
             // SAFETY: a handle that this tool gave out, which is valid for ever, or null.
-            match unsafe { attributes.message.cast::<Registered>().as_ref() } {
-                Some(registered) => begin(Called::Known(registered)),
-                None => begin(Called::Text("")),
+            match unsafe { attributes.message.cast::<RegisteredText>().as_ref() } {
+                Some(registered) => begin(GivenName::Known(registered)),
+                None => begin(GivenName::Text("")),
             }
         }
-        _ => begin(Called::Text("")),
+        _ => begin(GivenName::Text("")),
     }
 }
 
@@ -170,11 +250,11 @@ unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
 }
 
 extern "C" fn start_a(string: *const c_char) -> u64 {
-    guarded(0, || ranges::start(0, Called::Text(&text(string))))
+    guarded(0, || ranges::start(0, GivenName::Text(&text(string))))
 }
 
 extern "C" fn start_w(string: *const Wide) -> u64 {
-    guarded(0, || ranges::start(0, Called::Text(&wide(string))))
+    guarded(0, || ranges::start(0, GivenName::Text(&wide(string))))
 }
 
 extern "C" fn end(range: u64) {
@@ -196,11 +276,11 @@ unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
 }
 
 extern "C" fn push_a(string: *const c_char) -> c_int {
-    guarded(-1, || push(0, Called::Text(&text(string))))
+    guarded(-1, || push(0, GivenName::Text(&text(string))))
 }
 
 extern "C" fn push_w(string: *const Wide) -> c_int {
-    guarded(-1, || push(0, Called::Text(&wide(string))))
+    guarded(-1, || push(0, GivenName::Text(&wide(string))))
 }
 
 extern "C" fn pop_plain() -> c_int {
@@ -248,7 +328,7 @@ extern "C" fn create_w(name: *const Wide) -> *const c_void {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Recorded;
+    use crate::program::KernelRecording;
     use candlescope_core::{MemoryExporter, RangeName};
     use std::collections::HashSet;
 
@@ -266,7 +346,7 @@ mod tests {
             message_type: REGISTERED,
             message: handle,
         };
-        let known = |called: Called<'_>| if let Called::Known(text) = called { Some(text.name) } else { None };
+        let known = |called: GivenName<'_>| if let GivenName::Known(text) = called { Some(text.name) } else { None };
         // SAFETY: they are attributes, with a handle that was given out.
         unsafe { with(&raw const attributes, None, known) }
     }
@@ -275,7 +355,7 @@ mod tests {
     fn a_program_that_registers_texts_without_end_gets_those_that_it_has() {
         let builder = candlescope::builder().exporter(MemoryExporter::new()).report_at_end(false);
         let (_layer, scope) = builder.layer().expect("a session");
-        let recording = Recording::new(scope, None, None, Recorded::PLAIN).expect("it records");
+        let recording = Recording::new(scope, None, None, KernelRecording::PLAIN).expect("it records");
         let model = recording.domain("model");
         let first = [0, model].map(|domain| handle(&recording, domain, "linear"));
         assert_ne!(first[0], first[1], "another domain, another name");

@@ -1,5 +1,5 @@
-//! Signals are the program's: threads that begin here take none, or one that waits for a signal which all of its threads block would not
-//! get it.
+//! Signals are the program's: threads that begin here take none, or one that waits for a signal which all of its
+//! threads block would not get it.
 
 /// Those that a thread gets for what it does itself.
 const OF_A_THREAD: [libc::c_int; 7] =

@@ -1,11 +1,13 @@
-//! `_exit`, by which Python's worker processes end: nothing that was registered for the end of the process is called then. Where
-//! `candlescope record` has this library loaded before all others (`LD_PRELOAD`), its `_exit` comes first, and ends the session.
+//! `_exit`, by which Python's worker processes end: nothing that was registered for the end of the process is called
+//! then. Where `candlescope record` has this library loaded before all others (`LD_PRELOAD`), its `_exit` comes first,
+//! and ends the session.
 //!
-//! It may be called anywhere: in a handler of a signal, after `vfork`. So the calling thread takes no lock and allocates nothing: a
-//! thread that is there already does the work, and is waited for no longer than a limit.
+//! It may be called anywhere: in a handler of a signal, after `vfork`. So the calling thread takes no lock and
+//! allocates nothing: a thread that is there already does the work, and is waited for no longer than a limit.
 
+use super::cancel::{pause, uncancelled};
 use super::guard::guarded;
-use crate::recording::started;
+use crate::recording::{MOST_OF_END, started};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,9 +20,6 @@ const DONE: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(LIVES);
 static ENDER: OnceLock<Thread> = OnceLock::new();
-
-/// How long the end of a process waits for that of its session.
-const MOST: Duration = Duration::from_secs(10);
 
 /// Makes the thread that ends the session.
 pub(super) fn watch() {
@@ -37,18 +36,18 @@ pub(super) fn watch() {
     }
 }
 
-/// Ends the session of this process, if it has one that goes on.
+/// Ends the session of this process, if it has one that goes on. Whoever comes while another thread does waits as well:
+/// the process ends with the first that goes on.
 fn finish() {
     let Some(recording) = started().filter(|recording| recording.is_of_this_process()) else { return };
     let Some(ender) = ENDER.get() else { return };
-    if STATE.compare_exchange(LIVES, ENDS, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return;
+    if STATE.compare_exchange(LIVES, ENDS, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        recording.own.leave();
+        ender.unpark();
     }
-    recording.own.leave();
-    ender.unpark();
     let begun = Instant::now();
-    while STATE.load(Ordering::Acquire) != DONE && begun.elapsed() < MOST {
-        std::thread::sleep(Duration::from_micros(200));
+    while STATE.load(Ordering::Acquire) != DONE && begun.elapsed() < MOST_OF_END {
+        pause(Duration::from_micros(200));
     }
 }
 
@@ -56,7 +55,7 @@ fn finish() {
 // SAFETY: the name and the type are the C library's; whoever calls it gets what it does there.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    guarded((), finish);
+    guarded((), || uncancelled(finish));
     loop {
         // SAFETY: ends the process; it has no other effect.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -73,10 +73,10 @@ mod linux {
     static RUNNING: Mutex<usize> = Mutex::new(0);
     static ENDED: Condvar = Condvar::new();
 
-    /// A place for one process. There are as many as the machine has CPUs, because each process takes memory.
-    struct Place;
+    /// Leave to run one process. There are as many as the machine has CPUs, because each process takes memory.
+    struct ProcessPermit;
 
-    impl Place {
+    impl ProcessPermit {
         fn take(deadline: Instant) -> Option<Self> {
             let most = std::thread::available_parallelism().map_or(1, usize::from);
             let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ mod linux {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for ProcessPermit {
         fn drop(&mut self) {
             *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
             ENDED.notify_one();
@@ -113,7 +113,7 @@ mod linux {
         let deadline = Instant::now() + PATIENCE;
         let late =
             || ChatError::Host(format!("the process that renders it has not answered for {} s", PATIENCE.as_secs()));
-        let _place = Place::take(deadline).ok_or_else(late)?;
+        let _permit = ProcessPermit::take(deadline).ok_or_else(late)?;
         // A socket, because writing to a pipe whose reader has ended can kill a program.
         let pair = UnixStream::pair()
             .map_err(|e| ChatError::Host(format!("there is no socket to a process of its own ({e})")))?;

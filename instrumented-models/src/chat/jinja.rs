@@ -107,7 +107,7 @@ impl Conversation<'_> {
             eos_token => self.eos.as_ref(),
         };
         let limit = self.longest_text();
-        let mut text = Bounded { text: Vec::new(), limit, full: false };
+        let mut text = BoundedText { text: Vec::new(), limit, full: false };
         let rendered = template.render_captured_to(values, &mut text).map(drop);
         if text.full {
             return Err(format!("it writes more than the limit of {limit} bytes"));
@@ -130,13 +130,13 @@ fn with_less_fuel<T>(fuel: u64, mut spawn: impl FnMut(u64) -> io::Result<T>) -> 
 }
 
 /// A text that refuses to grow beyond a limit.
-struct Bounded {
+struct BoundedText {
     text: Vec<u8>,
     limit: usize,
     full: bool,
 }
 
-impl Write for Bounded {
+impl Write for BoundedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.limit - self.text.len() {
             self.full = true;

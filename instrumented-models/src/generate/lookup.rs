@@ -1,9 +1,10 @@
-//! Tokens that a text is likely to go on with, looked up in the text itself (n-gram speculation, prompt lookup decoding), and how
-//! they are checked.
+//! Tokens that a text is likely to go on with, looked up in the text itself (n-gram speculation, prompt lookup
+//! decoding), and how they are checked.
 //!
-//! Where the last tokens of a text stood before in it, what followed there is proposed. One pass over the proposal says what the
-//! model itself would have chosen behind each of its tokens: the proposal is taken as far as it is that, and one token more
-//! comes with it. So the text is the one that greedy decoding writes, in fewer passes where it repeats itself or its prompt.
+//! Where the last tokens of a text stood before in it, what followed there is proposed. One pass over the proposal says
+//! what the model itself would have chosen behind each of its tokens: the proposal is taken as far as it is that, and
+//! one token more comes with it. So the text is the one that greedy decoding writes, in fewer passes where it repeats
+//! itself or its prompt.
 
 use super::GenerateError;
 use crate::causal_lm::CausalLm;
@@ -28,8 +29,8 @@ pub(super) fn proposed(text: &[u32], most: usize) -> &[u32] {
     &[]
 }
 
-/// Decoding steps that a text takes where up to `lookahead` tokens are looked up for each: `output`, which was decoded greedily
-/// behind `prompt`, has one token from the prompt's own step, and one a step without looking ahead.
+/// Decoding steps that a text takes where up to `lookahead` tokens are looked up for each: `output`, which was decoded
+/// greedily behind `prompt`, has one token from the prompt's own step, and one a step without looking ahead.
 pub fn lookup_steps(prompt: &[u32], output: &[u32], lookahead: usize) -> usize {
     looked_up(prompt, output, lookahead).0
 }
@@ -59,8 +60,8 @@ pub(super) fn cannot_check() -> GenerateError {
     GenerateError::Options(why.into())
 }
 
-/// Passes the last token of `text` and those of `ahead` behind it, and returns what the model chooses after each token that is its
-/// own choice: one token at least, and one more than `ahead` has if all of them are.
+/// Passes the last token of `text` and those of `ahead` behind it, and returns what the model chooses after each token
+/// that is its own choice: one token at least, and one more than `ahead` has if all of them are.
 pub(super) fn checked(
     model: &mut dyn CausalLm,
     text: &[u32],
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn steps_are_counted_as_the_loop_takes_them() {
-        // The prompt's step gives 1, and the next one 2. Behind 1 2 stand 3 9 8, which come at once with 7, and 4 comes alone.
+        // The prompt's step gives 1, and the next one 2. Behind 1 2 stand 3 9 8, which come at once with 7, and 4 comes
+        // alone.
         let (prompt, output) = ([1, 2, 3, 9, 8, 7], [1, 2, 3, 9, 8, 7, 4]);
         assert_eq!(lookup_steps(&prompt, &output, 0), 6, "one a token");
         assert_eq!(lookup_steps(&prompt, &output, 3), 3);

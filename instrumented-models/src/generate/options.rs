@@ -19,9 +19,9 @@ pub struct GenerateOptions {
     pub stop_tokens: Vec<u32>,
     /// Keep keys and values. Without them, every step processes the whole text again.
     pub kv_cache: bool,
-    /// Most tokens that are looked up in the text itself and checked in one pass, where its last tokens stood in it before (n-gram
-    /// speculation); 0 passes each token by itself. For one sequence whose tokens are the most likely ones, with the cache;
-    /// needs a model that [checks](crate::CausalLm::checks_tokens) tokens.
+    /// Most tokens that are looked up in the text itself and checked in one pass, where its last tokens stood in it
+    /// before (n-gram speculation); 0 passes each token by itself. For one sequence whose tokens are the most likely
+    /// ones, with the cache; needs a model that [checks](crate::CausalLm::checks_tokens) tokens.
     pub lookahead: usize,
     /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
     pub operation: String,

@@ -188,6 +188,28 @@ impl KvStore {
         }
     }
 
+    /// Exchanges what two sequences hold, of each its first so many positions: (sequence, positions). The memory stays
+    /// where it is.
+    pub(crate) fn exchange(&self, a: (usize, usize), b: (usize, usize)) -> Result<()> {
+        let exchange = |held: &Tensor| {
+            // A copy, because a tensor is not written from its own memory.
+            let copied = |(sequence, positions): (usize, usize)| -> Result<Option<Tensor>> {
+                if positions == 0 {
+                    return Ok(None);
+                }
+                held.narrow(0, sequence, 1)?.narrow(2, 0, positions)?.force_contiguous().map(Some)
+            };
+            let write = |sequence: usize, new: Option<Tensor>| -> Result<()> {
+                new.map_or(Ok(()), |new| held.narrow(0, sequence, 1)?.slice_set(&new, 2, 0))
+            };
+            let (of_a, of_b) = (copied(a)?, copied(b)?);
+            write(b.0, of_a)?;
+            write(a.0, of_b)
+        };
+        exchange(&self.elements)?;
+        self.scales.as_ref().map_or(Ok(()), exchange)
+    }
+
     /// Makes zeros of the positions from `from` up to `to`, and of those of `other`, which has as many of all.
     pub(crate) fn erase_both(&self, other: &Self, from: usize, to: usize) -> Result<()> {
         let (held, others) = (self.erasable(), other.erasable());

@@ -62,6 +62,12 @@ impl SlotCache {
         self.keys.sequences(first, count)?.erase_both(&self.values.sequences(first, count)?, from, to)
     }
 
+    /// Exchanges what two slots hold, of each its first so many positions: (slot, positions).
+    pub(crate) fn exchange(&self, a: (usize, usize), b: (usize, usize)) -> Result<()> {
+        self.keys.exchange(a, b)?;
+        self.values.exchange(a, b)
+    }
+
     /// Writes keys and values, (batch, kv heads, tokens, head) each, at their `place`, and returns what the tokens
     /// attend to: all positions up to the last of them, or the step's context.
     ///
@@ -135,6 +141,33 @@ mod tests {
             assert!((sums[1] - 4.0 * 2.0 * 4.0).abs() < 1e-3, "{kept_as:?}: {sums:?}");
             let is_left = |sum: f32| (sum - 7.0 * 9.0 * 2.0 * 4.0).abs() < 1e-2;
             assert!(is_left(sums[0]) && is_left(sums[2]), "{kept_as:?}: {sums:?}");
+        }
+    }
+
+    #[test]
+    fn what_two_slots_hold_is_exchanged_to_the_bit_and_no_other_slot_is_touched() {
+        for kept_as in KvCacheDType::ALL {
+            let cache = SlotCache::kept_as(*kept_as, "kv_cache", (3, 2, 10, 4), DType::F32, &Device::Cpu).unwrap();
+            let tokens = [9, 10, 3];
+            for (first, tokens) in tokens.into_iter().enumerate() {
+                let k = Tensor::rand(-1f32, 1.0, (1, 2, tokens, 4), &Device::Cpu).unwrap();
+                cache.append(&k, &(&k * 2.0).unwrap(), Place::Slots { first, position: 0 }).unwrap();
+            }
+            let read = |held: &KvStore, slot: usize, positions: usize| {
+                let of_slot = held.read(10).unwrap().get(slot).unwrap().narrow(1, 0, positions).unwrap();
+                of_slot.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+            };
+            let all = || [&cache.keys, &cache.values].map(|held| [0, 1, 2].map(|slot| read(held, slot, tokens[slot])));
+            let before = all();
+            cache.exchange((0, 9), (2, 3)).unwrap();
+            for (held, before) in [&cache.keys, &cache.values].into_iter().zip(&before) {
+                assert_eq!(read(held, 2, 9), before[0], "{kept_as:?}");
+                assert_eq!(read(held, 0, 3), before[2], "{kept_as:?}");
+                assert_eq!(read(held, 1, 10), before[1], "{kept_as:?}");
+            }
+            // A whole slot, of which no copy is needed for its shape, and one that holds nothing.
+            cache.exchange((1, 10), (0, 0)).unwrap();
+            assert_eq!(read(&cache.keys, 0, 10), before[0][1], "{kept_as:?}");
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct PaddleOcrVl {
 }
 
 /// Counts what is read.
-struct Counting<'a> {
+struct CountingSource<'a> {
     source: &'a mut dyn WeightSource,
     read: HashSet<String>,
     size: Read,
@@ -49,7 +49,7 @@ pub(crate) struct Read {
     pub(crate) bytes: u64,
 }
 
-impl WeightSource for Counting<'_> {
+impl WeightSource for CountingSource<'_> {
     fn dense(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, WeightError> {
         let tensor = self.source.dense(name, shape)?;
         if self.read.insert(name.to_string()) {
@@ -90,7 +90,7 @@ impl PaddleOcrVl {
     ) -> std::result::Result<(Self, Read), WeightError> {
         let here = |cause| WeightError::Config { path: name.into(), cause };
         let activation = gelu(config).map_err(here)?;
-        let mut counting = Counting { source, read: HashSet::new(), size: Read::default() };
+        let mut counting = CountingSource { source, read: HashSet::new(), size: Read::default() };
         let source: &mut dyn WeightSource = &mut counting;
         let text = TextConfig::from(config);
         let tower = Tower::load(source, &config.vision_config, &activation, text.hidden_size, device)?;

@@ -3,23 +3,23 @@
 use super::rule::{NONE, Rule, WORDS};
 use candle_core::{CpuStorage, CustomOp3, Device, Layout, Result, Shape, Tensor, bail};
 
-/// Of logits (rows, vocabulary) in f32, rules (rows, [`WORDS`]) and the positions (rows) of the tokens that were passed, both
-/// in u32: the tokens that follow, (2, rows). A row has [`NONE`] where logits are no numbers; the second one has 0 there, for
-/// the next pass. A row whose position is `u32::MAX` is nobody's: both are 0.
-struct Choose;
+/// Of logits (rows, vocabulary) in f32, rules (rows, [`WORDS`]) and the positions (rows) of the tokens that were
+/// passed, both in u32: the tokens that follow, (2, rows). A row has [`NONE`] where logits are no numbers; the second
+/// one has 0 there, for the next pass. A row whose position is `u32::MAX` is nobody's: both are 0.
+struct ChooseTokens;
 
-/// [`Choose`] of tensors on one device: there if it can be, or else on the host.
+/// [`ChooseTokens`] of tensors on one device: there if it can be, or else on the host.
 pub(crate) fn chosen(logits: &Tensor, rules: &Tensor, positions: &Tensor) -> Result<Tensor> {
     let device = logits.device();
     if matches!(device, Device::Cpu | Device::Cuda(_)) {
-        return logits.contiguous()?.apply_op3_no_bwd(rules, positions, &Choose);
+        return logits.contiguous()?.apply_op3_no_bwd(rules, positions, &ChooseTokens);
     }
     let on_host = |of: &Tensor| of.to_device(&Device::Cpu)?.contiguous();
-    on_host(logits)?.apply_op3_no_bwd(&on_host(rules)?, &on_host(positions)?, &Choose)?.to_device(device)
+    on_host(logits)?.apply_op3_no_bwd(&on_host(rules)?, &on_host(positions)?, &ChooseTokens)?.to_device(device)
 }
 
-/// [`Choose`] for rules and positions that the host knows: what is chosen for each row, `None` where logits are no numbers.
-/// Waits for the device once.
+/// [`ChooseTokens`] for rules and positions that the host knows: what is chosen for each row, `None` where logits are
+/// no numbers. Waits for the device once.
 pub(super) fn choose(logits: &Tensor, rules: &[Rule], positions: &[u32]) -> Result<Vec<Option<u32>>> {
     let device = logits.device();
     let words: Vec<u32> = rules.iter().flat_map(Rule::words).collect();
@@ -28,7 +28,7 @@ pub(super) fn choose(logits: &Tensor, rules: &[Rule], positions: &[u32]) -> Resu
     read(&chosen(logits, &rules, &positions)?)
 }
 
-/// What [`Choose`] has chosen.
+/// What [`ChooseTokens`] has chosen.
 pub(crate) fn read(chosen: &Tensor) -> Result<Vec<Option<u32>>> {
     let chosen = chosen.get(0)?.to_vec1::<u32>()?;
     Ok(chosen.into_iter().map(|token| (token != NONE).then_some(token)).collect())
@@ -53,7 +53,7 @@ fn elements<'a, T: candle_core::WithDType>(storage: &'a CpuStorage, layout: &Lay
     Ok(&storage.as_slice::<T>()?[from..from + layout.shape().elem_count()])
 }
 
-impl CustomOp3 for Choose {
+impl CustomOp3 for ChooseTokens {
     fn name(&self) -> &'static str {
         "choose-token"
     }

@@ -30,7 +30,7 @@ pub(super) fn load(device: &CudaDevice) -> Result<()> {
     device.get_or_load_custom_func(KERNEL.0, KERNEL.1, ptx()?).map(drop)
 }
 
-/// [`Choose`](super::choose::Choose) of contiguous operands, each a storage and the offset of its first element.
+/// [`ChooseTokens`](super::choose::ChooseTokens) of contiguous operands, each a storage and the offset of its first element.
 pub(super) fn choose(
     logits: (&CudaStorage, usize),
     rules: (&CudaStorage, usize),

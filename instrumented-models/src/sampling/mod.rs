@@ -1,7 +1,8 @@
 //! Chooses the next token of every sequence, on the device that its logits are on.
 //!
-//! A draw depends on the options, the seed and the token's position in its text, and on nothing else: the same request gives
-//! the same text alone and in a batch, on a processor and on a GPU (as far as their logits are the same), and as a CUDA graph.
+//! A draw depends on the options, the seed and the token's position in its text, and on nothing else: the same request
+//! gives the same text alone and in a batch, on a processor and on a GPU (as far as their logits are the same), and as
+//! a CUDA graph.
 
 mod choose;
 #[cfg(feature = "cuda")]
@@ -94,8 +95,8 @@ impl Sampler {
         (self.options.repeat_penalty == 1.).then_some(&self.rules)
     }
 
-    /// The next token of each sequence from `logits` (batch, vocabulary) in f32 and the tokens so far; `None` where logits are
-    /// no numbers. Waits for the device once.
+    /// The next token of each sequence from `logits` (batch, vocabulary) in f32 and the tokens so far; `None` where
+    /// logits are no numbers. Waits for the device once.
     ///
     /// # Errors
     /// If there are more or fewer rows than sequences, or an operation fails.
@@ -276,7 +277,8 @@ mod tests {
                 assert!(there.iter().all(Option::is_some), "{options:?} of {vocabulary}: {there:?}");
             }
         }
-        // Logarithms differ in their last bit, which decides between two tokens that arrive together: once in many thousands.
+        // Logarithms differ in their last bit, which decides between two tokens that arrive together: once in many
+        // thousands.
         assert!(same + 1 >= all, "{same} of {all}");
         let wrong = Tensor::new(&[[0f32, f32::NAN], [f32::NEG_INFINITY; 2], [f32::INFINITY, 0.], [1., 2.]], &device);
         let sampler = Sampler::new(&SamplingOptions::default(), 0, 4);

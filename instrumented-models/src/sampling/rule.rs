@@ -1,9 +1,10 @@
 //! How a token is chosen: the rule, and what it does on the host. `choose.cu` does the same on a device.
 //!
-//! A token is drawn by a race: each one that the rule lets in gets a time, exponentially distributed with the rate of its
-//! probability, and the first wins, which is drawing by probability (the Gumbel-max trick, written for uniform numbers near
-//! zero, which `f32` resolves). The uniform number is a hash of the seed, the position and the token, so that a draw depends on
-//! nothing else: not on the device, on the sequences beside it, or on how many draws there were before.
+//! A token is drawn by a race: each one that the rule lets in gets a time, exponentially distributed with the rate of
+//! its probability, and the first wins, which is drawing by probability (the Gumbel-max trick, written for uniform
+//! numbers near zero, which `f32` resolves). The uniform number is a hash of the seed, the position and the token, so
+//! that a draw depends on nothing else: not on the device, on the sequences beside it, or on how many draws there were
+//! before.
 
 use crate::splitmix::{STEP, mixed};
 use std::cmp::Ordering;

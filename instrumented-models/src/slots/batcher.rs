@@ -4,6 +4,9 @@
 //! prompt holds nobody up for longer than a piece takes. Requests are served in the order in which they came. A slot keeps
 //! the keys and values of its last sequence: a prompt that begins like it is computed from where they differ.
 //!
+//! A step computes all slots up to its last sequence's. Once fewer would do, that one moves to a free slot below: a
+//! request that is left alone pays for itself only.
+//!
 //! Steps are not begun under a request: each says for which requests it worked ([`llm::serves`]), so that every request has
 //! its queue time, time to first token, gaps between tokens, and its share of the steps' time.
 
@@ -17,6 +20,14 @@ use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Annotation, Outcome, annotate};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+
+/// Steps in each of which fewer rows would have done, before a sequence moves for it: a client that asks again takes
+/// the free slot meanwhile.
+const SETTLED: usize = 4;
+
+/// Tokens that have to be to come of one of the sequences that stand too high, at least, for moves to be worth it: no
+/// graph may have been captured of a step of fewer rows, and the first steps of a shape run call by call.
+const LEAST_TO_COME: usize = 16;
 
 /// How a [`Batcher`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +55,7 @@ pub trait Receive {
     /// If it cannot be handed on, as where it is no text: the request fails.
     fn token(&mut self, token: u32) -> std::result::Result<ControlFlow<()>, GenerateError>;
 
-    /// Whether anybody still waits. Asked before each piece of a prompt.
+    /// Whether anybody still waits. Asked before each piece of a prompt, and before a sequence moves to another slot.
     fn is_wanted(&self) -> bool {
         true
     }
@@ -89,6 +100,14 @@ struct Running<'a> {
     number: u64,
 }
 
+impl Running<'_> {
+    /// Tokens that it may still get.
+    fn to_come(&self) -> usize {
+        let made = self.text.len() - self.job.prompt.len();
+        self.job.options.max_new_tokens.saturating_sub(made)
+    }
+}
+
 /// Several requests on one model, a step at a time, on one thread.
 pub struct Batcher<'a> {
     decoder: SlotDecoder,
@@ -99,6 +118,9 @@ pub struct Batcher<'a> {
     held: Vec<Vec<u32>>,
     admitted: u64,
     shared: u64,
+    /// Requests in slots at each of the last steps.
+    recent: [usize; SETTLED],
+    moved: u64,
 }
 
 impl std::fmt::Debug for Batcher<'_> {
@@ -123,6 +145,8 @@ impl<'a> Batcher<'a> {
             held: vec![Vec::new(); slots],
             admitted: 0,
             shared: 0,
+            recent: [slots; SETTLED],
+            moved: 0,
         }
     }
 
@@ -161,6 +185,11 @@ impl<'a> Batcher<'a> {
         self.shared
     }
 
+    /// Sequences that went on in a lower slot, so that steps computed fewer rows.
+    pub fn moved_sequences(&self) -> u64 {
+        self.moved
+    }
+
     /// Takes a request. One that cannot be fulfilled ends at once.
     pub fn submit(&mut self, mut job: Job<'a>) {
         job.request = job.request.prompt_tokens(job.prompt.len()).batch(1);
@@ -188,7 +217,8 @@ impl<'a> Batcher<'a> {
     }
 
     /// One turn: requests get the slots that are free, a piece of the oldest prompt passes, then one token of each sequence
-    /// that generates. A failure of the model ends the requests that it concerns, and nothing else.
+    /// that generates, of which one may move to a lower slot first. A failure of the model ends the requests that it
+    /// concerns, and nothing else.
     pub fn turn(&mut self) {
         self.admit();
         if let Some(slot) = self.next_prompt() {
@@ -320,20 +350,79 @@ impl<'a> Batcher<'a> {
         }
     }
 
+    /// The slots whose sequences generate, in order.
+    fn generating(&self) -> Vec<usize> {
+        let generates = |slot: &usize| self.running[*slot].as_ref().is_some_and(|running| running.generates);
+        (0..self.running.len()).filter(generates).collect()
+    }
+
+    /// Positions that a step of these slots attends to, of each.
+    fn contexts(&self, slots: &[usize]) -> impl Iterator<Item = usize> {
+        slots.iter().map(move |slot| self.held[*slot].len() + 1)
+    }
+
+    /// Rows to compare by what a step takes: on a GPU it is the power of two that counts, whether steps are captured or
+    /// not, because a row more or less is no launch more or less.
+    fn rows(&self, used: usize) -> usize {
+        if self.decoder.device().is_cpu() { used } else { buckets::slots(used, self.running.len()) }
+    }
+
+    /// The slot of the last sequence that generates, and a free one below, if steps compute fewer rows once all have
+    /// closed up, have for a while, and these rows read more than is copied. One a turn: many moves hold nobody up at
+    /// once. A sequence that nobody waits for leaves instead.
+    fn worthwhile_move(&mut self) -> Option<(usize, usize)> {
+        let slots = self.generating();
+        let last = *slots.last()?;
+        self.recent.rotate_left(1);
+        self.recent[SETTLED - 1] = self.running();
+        let needed = self.recent.iter().max().map_or(last + 1, |most| self.rows(*most));
+        let spared = self.rows(last + 1).checked_sub(needed).filter(|spared| *spared > 0)?;
+        // What holds nothing is copied faster, and none is better than the lowest.
+        let free = (0..needed).filter(|slot| self.running[*slot].is_none());
+        let to = free.min_by_key(|slot| (self.held[*slot].len(), *slot))?;
+        let above = slots.iter().filter(|slot| **slot >= needed).filter_map(|slot| self.running[*slot].as_ref());
+        let above: Vec<&Running<'_>> = above.collect();
+        let to_come = above.iter().map(|running| running.to_come()).max()?;
+        // A row reads as many positions in each step as the longest sequence has; a move reads and writes each of both
+        // sequences twice.
+        let read = spared.saturating_mul(to_come).saturating_mul(self.contexts(&slots).max()?);
+        let copied = 4 * above.len() * (self.held[last].len() + self.held[to].len());
+        if to_come < LEAST_TO_COME || read < copied {
+            return None;
+        }
+        if self.running[last].as_ref().is_some_and(|running| !running.job.receive.is_wanted()) {
+            self.leave(last, Ok(FinishReason::Cancelled));
+            return None;
+        }
+        Some((last, to))
+    }
+
+    /// The sequence in slot `from` goes on in the free slot `to`. What that held for prompts to come stands in `from`
+    /// then.
+    fn move_sequence(&mut self, (from, to): (usize, usize)) -> Result<()> {
+        // If it fails, the one in `from` ends with the others of its step.
+        self.decoder.move_sequence(from, to).inspect_err(|_| self.held[to].clear())?;
+        self.running.swap(from, to);
+        self.held.swap(from, to);
+        self.moved += 1;
+        Ok(())
+    }
+
     fn step(&mut self) {
-        let generating =
-            |(slot, r): (usize, &Option<Running<'_>>)| r.as_ref().is_some_and(|r| r.generates).then_some(slot);
-        let slots: Vec<usize> = self.running.iter().enumerate().filter_map(generating).collect();
+        let moves = self.worthwhile_move();
+        let mut slots = self.generating();
         if slots.is_empty() {
             return;
         }
         let outcome = {
-            let contexts = || slots.iter().map(|slot| self.held[*slot].len() + 1);
-            let longest = contexts().max().unwrap_or(0);
+            let longest = self.contexts(&slots).max().unwrap_or(0);
             let _step = llm::decode(Tokens::new(slots.len()).context(longest).batch(slots.len()));
-            let sum: usize = contexts().sum();
+            let sum: usize = self.contexts(&slots).sum();
             annotate(Annotation::new().new_tokens(slots.len()).sequences(slots.len()).context_sum(sum as u64));
-            let next = self.advance(&slots);
+            // Within the step, so that its time is somebody's.
+            let moved = moves.map_or(Ok(()), |moves| self.move_sequence(moves));
+            slots = self.generating();
+            let next = moved.and_then(|()| self.advance(&slots));
             for (at, slot) in slots.iter().enumerate() {
                 if let Some(running) = &self.running[*slot] {
                     let context = self.held[*slot].len() + 1;
@@ -436,4 +525,64 @@ fn end(mut job: Job<'_>, outcome: std::result::Result<FinishReason, GenerateErro
 
 fn failed(step: String, cause: candle_core::Error) -> GenerateError {
     GenerateError::Step { step, cause }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::super::{SlotOptions, SlotStepRun, capturable_device};
+    use super::*;
+    use crate::config::ModelConfig;
+    use crate::llama::Llama;
+    use crate::weights::random::RandomWeights;
+    use candle_core::DType;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    struct Keep(Rc<RefCell<Vec<u32>>>);
+
+    impl Receive for Keep {
+        fn token(&mut self, token: u32) -> std::result::Result<ControlFlow<()>, GenerateError> {
+            self.0.borrow_mut().push(token);
+            Ok(ControlFlow::Continue(()))
+        }
+
+        fn ended(&mut self, outcome: std::result::Result<FinishReason, GenerateError>) {
+            assert_eq!(outcome.unwrap(), FinishReason::Length);
+        }
+    }
+
+    /// The texts of requests of so many tokens, how the last step ran, and how many sequences moved.
+    fn texts(of: &[usize], slots: usize) -> (Vec<Vec<u32>>, Option<SlotStepRun>, u64) {
+        let (config, device) = (ModelConfig::named("embedded").unwrap(), capturable_device(0).expect("a CUDA device"));
+        let mut weights = RandomWeights::new(&config, 7, DType::F32, &device);
+        let model = Llama::load(&config, &mut weights, DType::F32, &device).unwrap();
+        let options = SlotOptions { slots, context: Some(256), ..SlotOptions::default() };
+        let decoder = SlotDecoder::new(Box::new(model), &options).unwrap();
+        let mut batcher = Batcher::new(decoder, BatcherOptions::default());
+        let submit = |(n, tokens): (usize, &usize)| {
+            let text = Rc::<RefCell<Vec<u32>>>::default();
+            let options = GenerateOptions { max_new_tokens: *tokens, ignore_eos: true, ..GenerateOptions::default() };
+            let prompt = (0..7).map(|i| (3 + 31 * n as u32 + i) % 200).collect();
+            let (request, receive) = (Request::new("text_completion", "embedded"), Box::new(Keep(text.clone())));
+            batcher.submit(Job { request, prompt, options, stop: Vec::new(), receive });
+            text
+        };
+        let got: Vec<_> = of.iter().enumerate().map(submit).collect();
+        while !batcher.is_idle() {
+            batcher.turn();
+        }
+        let texts = got.into_iter().map(|text| text.take()).collect();
+        (texts, batcher.decoder().last_ran(), batcher.moved_sequences())
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA device"]
+    fn a_request_that_is_left_alone_goes_on_as_the_graph_of_one_slot() {
+        let tokens = [1, 1, 1, 1, 1, 1, 1, 90];
+        let (together, ran, moved) = texts(&tokens, 8);
+        assert_eq!((ran, moved), (Some(SlotStepRun::Replay { slots: 1, context: 256 }), 1));
+        // The same requests, one after the other in one slot.
+        let (apart, _, none) = texts(&tokens, 1);
+        assert_eq!((together, none), (apart, 0));
+    }
 }

@@ -13,9 +13,24 @@ pub(super) fn context(used: usize, all: usize) -> usize {
     used.next_power_of_two().max(LEAST_CONTEXT).min(all)
 }
 
+/// How many shapes steps of so many slots and so much context have.
+pub(super) fn shapes(slots: usize, context: usize) -> usize {
+    let doublings = |most: usize, least: usize| (most.next_power_of_two() / least).max(1).ilog2() as usize;
+    (doublings(slots, 1) + 1) * (doublings(context, LEAST_CONTEXT) + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_are_as_many_as_steps_are_rounded_to() {
+        for (all, most) in [(1, 100), (48, 1500), (64, 256), (5, 257), (7, 1024)] {
+            let of_slots: std::collections::BTreeSet<usize> = (1..=all).map(|used| slots(used, all)).collect();
+            let of_context: std::collections::BTreeSet<usize> = (1..=most).map(|used| context(used, most)).collect();
+            assert_eq!(shapes(all, most), of_slots.len() * of_context.len(), "{all} slots of {most} tokens");
+        }
+    }
 
     #[test]
     fn the_next_larger_shape_is_taken() {

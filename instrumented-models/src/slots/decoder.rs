@@ -3,16 +3,17 @@
 use super::buckets;
 use super::graphs::Graphs;
 use super::kv_memory::KvMemory;
-use super::room;
+use super::room::{self, GraphMemory, Need};
 use super::slot_options::{SlotOptions, SlotStepRun};
 
-use crate::layers::{Attending, Place, SlotPlaces, record};
+use crate::layers::{Attending, Place, SlotPlaces, layer_span, record};
 use crate::sampling::{self, Rule, WORDS};
 use crate::slot_model::{EagerCause, SlotModel};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::llm;
 use candlescope_core::{Annotation, is_recording};
 use candlescope_work::operation::Cost;
+use tracing::Span;
 
 /// The position of a slot that no sequence has: nothing is written there.
 const IDLE: u32 = u32::MAX;
@@ -56,6 +57,9 @@ pub struct SlotDecoder {
     memory: KvMemory,
     context: usize,
     ran: Option<SlotStepRun>,
+    graph_memory: GraphMemory,
+    /// Of a sequence that goes on in another slot.
+    moving: Span,
 }
 
 /// What a step reads and writes: always the same memory.
@@ -158,7 +162,12 @@ impl SlotDecoder {
     ///
     /// # Errors
     /// If there are none, if the model has no such context, or if the device has not enough memory.
-    pub fn new(mut model: Box<dyn SlotModel>, options: &SlotOptions) -> Result<Self> {
+    pub fn new(model: Box<dyn SlotModel>, options: &SlotOptions) -> Result<Self> {
+        Self::beside(model, options, 0)
+    }
+
+    /// The same where models that load later, if there are any, have weights of so many bytes each.
+    pub(crate) fn beside(mut model: Box<dyn SlotModel>, options: &SlotOptions, weights: u64) -> Result<Self> {
         let most = model.max_context();
         let context = options.context.unwrap_or(most);
         if options.slots == 0 || context == 0 {
@@ -169,7 +178,8 @@ impl SlotDecoder {
         if context > most {
             bail!("{context} tokens exceed the context of {most} tokens")
         }
-        let slots = room::slots(&device, model.kv_bytes_in_a_step(), options, context)?;
+        let need = Need { token: model.kv_bytes_in_a_step(), context, models: options.models, weights };
+        let slots = room::slots(&device, options, need)?;
         model.hold(slots, context)?;
         sampling::prepare(&device)?;
         let graphs = match (options.cuda_graph, model.capturable().cause) {
@@ -185,7 +195,9 @@ impl SlotDecoder {
         let (held, written, told) = (vec![0; slots], vec![0; slots], vec![IDLE; slots]);
         let (fed, ruled) = (Vec::new(), vec![Rule::GREEDY; slots]);
         let memory = KvMemory::new(model.kv_bytes_per_token(), slots * context);
-        Ok(Self { graphs, buffers, model, held, written, told, fed, ruled, memory, context, ran: None })
+        let (ran, graph_memory) = (None, GraphMemory::default());
+        let moving = layer_span!("move_sequence", "move_sequence");
+        Ok(Self { graphs, buffers, model, held, written, told, fed, ruled, memory, context, ran, graph_memory, moving })
     }
 
     /// How many slots there are.
@@ -264,6 +276,49 @@ impl SlotDecoder {
         }
     }
 
+    /// Rows that a step computes if the last of its sequences is in the slot before `used`.
+    pub(crate) fn rows(&self, used: usize) -> usize {
+        match &self.graphs {
+            Ok(_) => buckets::slots(used, self.slots()),
+            // What is not captured need not be rounded.
+            Err(_) => used,
+        }
+    }
+
+    /// The sequence in slot `from` goes on in slot `to`, and what that held stands in `from`. Keys and values are
+    /// copied: a step makes the same calls as before, and graphs find their memory where it was.
+    ///
+    /// # Errors
+    /// If there is no such slot, or no memory for the copies: both slots hold nothing then.
+    pub(crate) fn move_sequence(&mut self, from: usize, to: usize) -> Result<()> {
+        if from == to || from.max(to) >= self.slots() {
+            bail!("a sequence does not move from slot {from} to slot {to} of {}", self.slots())
+        }
+        let _entered = self.moving.enter();
+        let (of_from, of_to) = (self.held[from], self.held[to]);
+        let (rest_of_from, rest_of_to) = (self.written[from], self.written[to]);
+        // The tokens that the device has for the next step are those of the slots as they were.
+        self.fed.clear();
+        // What goes wrong on the way leaves keys of both sequences behind, in both.
+        for slot in [from, to] {
+            (self.held[slot], self.written[slot]) = (0, rest_of_from.max(rest_of_to));
+        }
+        self.memory.holds(self.held.iter().sum());
+        self.model.exchange((from, of_from), (to, of_to))?;
+        if rest_of_to > of_from {
+            self.model.erase(to..to + 1, of_from, rest_of_to)?;
+        }
+        (self.held[from], self.held[to]) = (of_to, of_from);
+        (self.written[from], self.written[to]) = (rest_of_from.max(of_to), of_from);
+        self.memory.holds(self.held.iter().sum());
+        record(|| {
+            // Each is read, written beside, read there, and written where it belongs.
+            let bytes = 4 * (of_from + of_to) as u64 * self.model.kv_bytes_per_token();
+            Annotation::from(Cost { activation_bytes: bytes as f64, ..Cost::ZERO })
+        });
+        Ok(())
+    }
+
     /// Advances the sequences in `slots` by a token each: `tokens` (slots, 1), up to the last of these or further; a row of
     /// another slot has any token of the vocabulary. The other slots keep what they hold. The answer are logits, (slots,
     /// vocabulary), with a row for each slot up to the last of `slots` at least, in memory that the next step overwrites.
@@ -328,11 +383,11 @@ impl SlotDecoder {
             longest = longest.max(held);
             at.attended += held as u64 + 1;
         }
-        Ok(match &self.graphs {
-            Ok(_) => (at, buckets::slots(used, self.slots()), buckets::context(longest + 1, self.context)),
-            // What is not captured need not be rounded.
-            Err(_) => (at, used, longest + 1),
-        })
+        let context = match &self.graphs {
+            Ok(_) => buckets::context(longest + 1, self.context),
+            Err(_) => longest + 1,
+        };
+        Ok((at, self.rows(used), context))
     }
 
     /// One step of the first `n` slots, whose tokens the device has. The answer are logits, and whether tokens were chosen of
@@ -367,6 +422,12 @@ impl SlotDecoder {
                     record(|| stated().shape(&[n, context]));
                 };
                 let ran = graphs.run((n, context), &mut body, &annotate);
+                if let Some((took, free)) = graphs.took() {
+                    let shapes = buckets::shapes(self.held.len(), self.context);
+                    if let Some(text) = self.graph_memory.captured(took, free, shapes) {
+                        candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
+                    }
+                }
                 let replay = SlotStepRun::Replay { slots: n, context };
                 ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(SlotStepRun::Eager, |()| replay)))
             }
@@ -447,14 +508,19 @@ impl SlotDecoder {
 mod tests {
     use super::*;
     use crate::config::ModelConfig;
+    use crate::layers::KvCacheDType;
     use crate::llama::Llama;
     use crate::weights::random::RandomWeights;
 
     fn decoder(slots: usize) -> SlotDecoder {
+        decoder_in(KvCacheDType::Auto, slots)
+    }
+
+    fn decoder_in(kept_as: KvCacheDType, slots: usize) -> SlotDecoder {
         let config = ModelConfig::named("embedded").unwrap();
         let mut weights = RandomWeights::new(&config, 7, DType::F32, &Device::Cpu);
-        let model = Llama::load(&config, &mut weights, DType::F32, &Device::Cpu).unwrap();
-        let options = SlotOptions { slots, context: Some(300), memory: None, cuda_graph: false };
+        let model = Llama::load(&config, &mut weights, DType::F32, &Device::Cpu).unwrap().kv_cache_dtype(kept_as);
+        let options = SlotOptions { slots, context: Some(300), cuda_graph: false, ..SlotOptions::default() };
         SlotDecoder::new(Box::new(model), &options).unwrap()
     }
 
@@ -514,6 +580,43 @@ mod tests {
                 assert_eq!(chosen, Some(expected.get(*slot).unwrap().argmax(0).unwrap().to_scalar().unwrap()));
                 last[*slot] = chosen.unwrap();
             }
+        }
+    }
+
+    /// One step of the sequence in a slot: the token that comes next, and logits.
+    fn advanced(decoder: &mut SlotDecoder, slot: usize, token: u32) -> (u32, Vec<f32>) {
+        let (chosen, logits) = decoder.advance(&[(slot, token, Rule::GREEDY)]).unwrap();
+        (chosen[0].unwrap(), logits.get(slot).unwrap().to_vec1().unwrap())
+    }
+
+    /// Two decoders that do the same, in one of which the sequence moves.
+    #[test]
+    fn a_sequence_goes_on_in_another_slot_and_what_that_held_in_its_own() {
+        // Of the largest logit: another number of rows is summed in another order, which may be another code of 8 bits.
+        for (kept_as, near) in [(KvCacheDType::Auto, 2e-6), (KvCacheDType::Q8, 0.02)] {
+            let (mut stays, mut moves) = (decoder_in(kept_as, 4), decoder_in(kept_as, 4));
+            for decoder in [&mut stays, &mut moves] {
+                decoder.prefill(3, &prompt(&[5, 6, 7, 8]), 0).unwrap();
+                // An earlier sequence, of which the beginning is kept.
+                decoder.prefill(0, &prompt(&[9; 40]), 0).unwrap();
+                decoder.truncate(0, 2);
+            }
+            let same = |(token, logits): (u32, Vec<f32>), (other, others): (u32, Vec<f32>)| {
+                let largest = logits.iter().fold(0f32, |most, x| most.max(x.abs()));
+                let apart = logits.iter().zip(&others).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+                assert!(apart <= near * largest, "{kept_as:?}: {apart} of {largest}");
+                assert_eq!(token, other, "{kept_as:?}");
+                token
+            };
+            let mut token = same(advanced(&mut stays, 3, 11), advanced(&mut moves, 3, 11));
+            moves.move_sequence(3, 0).unwrap();
+            // What the earlier sequence left behind the moved one is erased.
+            assert_eq!((moves.held(0), moves.held(3), moves.written[0]), (5, 2, 5), "{kept_as:?}");
+            for _ in 0..3 {
+                token = same(advanced(&mut stays, 3, token), advanced(&mut moves, 0, token));
+            }
+            same(advanced(&mut stays, 0, 4), advanced(&mut moves, 3, 4));
+            assert!(moves.move_sequence(1, 1).is_err() && moves.move_sequence(0, 4).is_err());
         }
     }
 

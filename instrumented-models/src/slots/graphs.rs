@@ -2,6 +2,7 @@
 
 pub use super::sys::capturable_device;
 use super::sys::{Graph, capture, is_default};
+use crate::free_memory::free_memory;
 use crate::layers::layer_span;
 use crate::slot_model::EagerCause;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
@@ -27,6 +28,8 @@ pub(super) struct Graphs {
     /// thread, which is freed when that ends.
     thread: Option<ThreadId>,
     failures: Vec<String>,
+    /// What the last capture took of the device's memory, and what was free after it, until somebody asks.
+    took: Option<(u64, u64)>,
     /// Stands in each replay for the layers, which are not entered.
     span: Span,
 }
@@ -52,7 +55,8 @@ impl Graphs {
             return Err(EagerCause::Stream);
         }
         let (device, span) = (device.clone(), layer_span!("cuda_graph", "cuda_graph"));
-        Ok(Self { device, stream, by_shape: HashMap::new(), thread: None, failures: Vec::new(), span })
+        let (by_shape, failures) = (HashMap::new(), Vec::new());
+        Ok(Self { device, stream, by_shape, thread: None, failures, took: None, span })
     }
 
     /// Runs a step of this shape: `body` for the first ones, whose calls are then captured and replayed. The answer says
@@ -76,11 +80,13 @@ impl Graphs {
         let _constants = self.device.enable_cuda_graph_htod_cache();
         let captured = self.by_shape.entry(shape).or_insert(Captured::WarmingUp(0));
         let captures = matches!(captured, Captured::WarmingUp(_));
+        let mut free_before = None;
         if let Captured::WarmingUp(steps) = captured {
             if *steps < WARM_UP {
                 *steps += 1;
                 return body().map(|()| Err(EagerCause::WarmUp));
             }
+            free_before = free_memory(&Device::Cuda(self.device.clone()));
             *captured = match capture(&self.stream, body) {
                 Ok(graph) => Captured::Graph(graph),
                 Err(error) => self.failures.fail(shape, &error),
@@ -90,6 +96,11 @@ impl Graphs {
             let entered = self.span.enter();
             match graph.launch() {
                 Ok(()) => {
+                    // Only now: what a graph uses besides is mapped when it is launched first.
+                    if let Some(before) = free_before {
+                        let after = free_memory(&Device::Cuda(self.device.clone())).unwrap_or(before);
+                        self.took = Some((before.saturating_sub(after), after));
+                    }
                     annotate(captures);
                     return Ok(Ok(()));
                 }
@@ -98,6 +109,12 @@ impl Graphs {
             drop(entered);
         }
         body().map(|()| Err(EagerCause::CaptureFailed))
+    }
+
+    /// What the last capture took of the device's memory, and what was free after it; each is told once. Of several
+    /// programs on a device it is what all of them took meanwhile.
+    pub(super) fn took(&mut self) -> Option<(u64, u64)> {
+        self.took.take()
     }
 
     /// Why captures failed.

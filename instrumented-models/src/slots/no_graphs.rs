@@ -32,6 +32,10 @@ impl Graphs {
         body().map(|()| Err(EagerCause::NoDevice))
     }
 
+    pub(super) fn took(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+
     pub(super) fn failures(&self) -> &[String] {
         &[]
     }

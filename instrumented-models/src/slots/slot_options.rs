@@ -14,13 +14,16 @@ pub struct SlotOptions {
     /// As many slots as fit if so much of the device's memory may be in use with them, above 0 and at most 1, by this program
     /// and others: 0.9 leaves a tenth for activations and logits. `None` allocates all, or fails.
     pub memory: Option<f64>,
+    /// Models that take as many slots each from the same memory, each with weights of its own: this one, and those that
+    /// load after it.
+    pub models: usize,
     /// Capture steps as CUDA graphs and replay them, where the device can.
     pub cuda_graph: bool,
 }
 
 impl Default for SlotOptions {
     fn default() -> Self {
-        Self { slots: 1, context: None, memory: None, cuda_graph: true }
+        Self { slots: 1, context: None, memory: None, models: 1, cuda_graph: true }
     }
 }
 

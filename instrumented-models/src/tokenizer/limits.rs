@@ -52,13 +52,13 @@ const PIECE: usize = 512;
 #[serde(default)]
 struct Head {
     normalizer: Option<Value>,
-    added_tokens: Option<Vec<Added>>,
+    added_tokens: Option<Vec<AddedToken>>,
     model: Option<Model>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Added {
+struct AddedToken {
     content: String,
 }
 

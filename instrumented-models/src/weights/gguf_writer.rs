@@ -56,7 +56,7 @@ pub fn write_gguf(
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let mut size = 0;
     let mut write = |out: &mut dyn Write| -> io::Result<()> {
-        let mut counted = Counted { out, at: 0 };
+        let mut counted = CountedWrite { out, at: 0 };
         gguf_file::write(&mut counted, &metadata, &tensors).map_err(io::Error::other)?;
         size = counted.at;
         Ok(())
@@ -174,12 +174,12 @@ fn metadata(config: &ModelConfig, form: Form, text: &GgufText) -> Vec<(String, V
 }
 
 /// Counts what goes through. `gguf_file::write` asks where it is, and goes nowhere else.
-struct Counted<'a> {
+struct CountedWrite<'a> {
     out: &'a mut dyn Write,
     at: u64,
 }
 
-impl Write for Counted<'_> {
+impl Write for CountedWrite<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.at += written as u64;
@@ -191,7 +191,7 @@ impl Write for Counted<'_> {
     }
 }
 
-impl Seek for Counted<'_> {
+impl Seek for CountedWrite<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match to {
             SeekFrom::Current(0) => Ok(self.at),

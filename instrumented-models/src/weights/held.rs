@@ -111,9 +111,9 @@ impl HeldWeights {
     }
 
     /// These weights as `form`, on `device`; fails if a matrix cannot be stored so.
-    pub(crate) fn formed(&self, form: Form, device: &Device) -> Result<Formed<'_>, WeightError> {
+    pub(crate) fn formed(&self, form: Form, device: &Device) -> Result<FormedWeights<'_>, WeightError> {
         self.check(form)?;
-        Ok(Formed { held: self, form, device: device.clone(), bytes: 0 })
+        Ok(FormedWeights { held: self, form, device: device.clone(), bytes: 0 })
     }
 
     /// The model of `config` with these weights as `form`, on `device`. Dense weights of the same type are shared, not
@@ -185,14 +185,14 @@ pub fn quantize_onto(tensor: &Tensor, dtype: GgmlDType, device: &Device) -> cand
 
 /// Held weights as a source, in a form.
 #[derive(Debug)]
-pub(crate) struct Formed<'a> {
+pub(crate) struct FormedWeights<'a> {
     held: &'a HeldWeights,
     form: Form,
     device: Device,
     bytes: u64,
 }
 
-impl Formed<'_> {
+impl FormedWeights<'_> {
     /// Bytes of what was taken so far, a shared table counted once.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -210,7 +210,7 @@ impl Formed<'_> {
     }
 }
 
-impl WeightSource for Formed<'_> {
+impl WeightSource for FormedWeights<'_> {
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
         let dtype = match self.form {
             Form::Dense(dtype) => dtype,
@@ -252,12 +252,12 @@ impl WeightSource for Formed<'_> {
 }
 
 /// Hands weights on and holds them.
-pub(crate) struct Holding<'a> {
+pub(crate) struct HoldingSource<'a> {
     source: &'a mut dyn WeightSource,
     held: &'a mut HeldWeights,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> HoldingSource<'a> {
     /// Hands on what `source` has, and holds it in `held`.
     pub(crate) fn new(source: &'a mut dyn WeightSource, held: &'a mut HeldWeights) -> Self {
         Self { source, held }
@@ -269,7 +269,7 @@ impl<'a> Holding<'a> {
     }
 }
 
-impl WeightSource for Holding<'_> {
+impl WeightSource for HoldingSource<'_> {
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
         self.source.dense(name, shape).map(|tensor| self.hold(name, tensor))
     }

@@ -17,7 +17,7 @@ use candle_core::Tensor;
 use candle_core::quantized::QTensor;
 #[doc(hidden)]
 pub use gguf_writer::{GgufText, write_gguf};
-pub(crate) use held::Holding;
+pub(crate) use held::HoldingSource;
 #[doc(hidden)]
 pub use held::{Form, HeldModel, HeldWeights, quantize_onto};
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 
 use super::error::CompareFailed;
 use super::target::Target;
+use crate::method::Cancel;
 use candlescope::env::VARIABLE;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -69,14 +70,16 @@ impl RunCommand {
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let status = match limit {
             None => command.status().map_err(start)?,
-            Some(limit) => match Bounded::start(command).map_err(start)?.wait(limit, &interrupted).map_err(start)? {
-                Some(status) => status,
-                None if interrupted() => return Ok(None),
-                None => {
-                    let (command, seconds, said) = (self.name.clone(), limit.as_secs_f64(), tail(printed));
-                    return Err(CompareFailed::TooLong { command, seconds, said, kept: kept.to_string() });
+            Some(limit) => {
+                match BoundedCommand::start(command).map_err(start)?.wait(limit, &interrupted).map_err(start)? {
+                    Some(status) => status,
+                    None if interrupted() => return Ok(None),
+                    None => {
+                        let (command, seconds, said) = (self.name.clone(), limit.as_secs_f64(), tail(printed));
+                        return Err(CompareFailed::TooLong { command, seconds, said, kept: kept.to_string() });
+                    }
                 }
-            },
+            }
         };
         if !status.success() {
             if interrupted() {
@@ -97,9 +100,9 @@ impl RunCommand {
     }
 }
 
-/// What is started for a command, for people: `{out}` stands where each run has a directory of its own. A command that does not
-/// say `{out}` is told where to record by a variable, which stands before it; what that variable has of the user's own, such as
-/// an address with a password, stands as `…`.
+/// What is started for a command, for people: `{out}` stands where each run has a directory of its own. A command that
+/// does not say `{out}` is told where to record by a variable, which stands before it; what that variable has of the
+/// user's own, such as an address with a password, stands as `…`.
 pub fn started_as(text: &str) -> String {
     started_with(text, std::env::var(VARIABLE).ok().as_deref())
 }
@@ -115,10 +118,19 @@ fn started_with(text: &str, given: Option<&str>) -> String {
     format!("{VARIABLE}={} {}", shlex::try_quote(&value).map_or(value.as_str().into(), |value| value), command.text)
 }
 
-/// A command that may take so long and no longer, with all the processes that it starts.
-struct Bounded(Child);
+/// Runs a program, with all the processes that it starts, for `limit` at most. `None` if it took longer or was
+/// cancelled, and was ended.
+///
+/// # Errors
+/// It cannot be started, or waited for.
+pub fn run_within(command: Command, limit: Duration, cancel: &Cancel) -> std::io::Result<Option<ExitStatus>> {
+    BoundedCommand::start(command)?.wait(limit, &|| cancel.is_cancelled())
+}
 
-impl Bounded {
+/// A command that may take so long and no longer, with all the processes that it starts.
+struct BoundedCommand(Child);
+
+impl BoundedCommand {
     /// Pause between two looks at whether it has ended.
     const PAUSE: Duration = Duration::from_millis(20);
     /// What an interrupted command has to write what it knows.
@@ -160,7 +172,7 @@ impl Bounded {
     }
 }
 
-impl Drop for Bounded {
+impl Drop for BoundedCommand {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             #[cfg(unix)]

@@ -12,6 +12,7 @@ use candlescope_compare::{
     compare, figures_of, level_changes,
 };
 use candlescope_core::HostNs;
+use candlescope_core::numbers::DAY_NS;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,6 @@ const ALPHA: f64 = 0.005;
 const RECENT: f64 = 0.25;
 /// The figure that decides.
 const STEP: &str = "step_ns";
-/// Nanoseconds of a day.
-const DAY_NS: i64 = 86_400_000_000_000;
 
 /// A change of level of the history.
 #[derive(Debug, Clone, PartialEq, Serialize)]

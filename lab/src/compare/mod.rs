@@ -13,7 +13,7 @@ mod studies;
 mod target;
 
 pub use baseline::{BASELINE_FILE, Baseline};
-pub use command::started_as;
+pub use command::{run_within, started_as};
 pub use error::CompareFailed;
 pub use gate::{GateResult, Shift, gate, save};
 pub use history::{HISTORY_FILE, HistoryEntry};

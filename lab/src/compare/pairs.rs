@@ -9,7 +9,7 @@ use super::command::RunCommand;
 use super::error::CompareFailed;
 use crate::method::Cancel;
 use candlescope_compare::{
-    CompareOptions, Comparison, GoodputChange, Outcome, RunFacts, Side, compare, goodput_change,
+    CompareOptions, Comparison, GoodputChange, Outcome, RunFacts, Side, compare, goodput_change, takes_other_steps,
 };
 use candlescope_reader::{ReadLimits, Run};
 use candlescope_work::slo::Slo;
@@ -34,8 +34,16 @@ pub struct PairOptions {
     step_decides: bool,
     figure_decides: Option<&'static str>,
     goodput: Option<Slo>,
+    other_steps: Option<WithOtherSteps>,
     compare: CompareOptions,
     limits: ReadLimits,
+}
+
+/// What holds where one side takes another number of steps for a request.
+#[derive(Debug, Clone)]
+struct WithOtherSteps {
+    figure_decides: Option<&'static str>,
+    compare: CompareOptions,
 }
 
 /// Changes of goodput up to this share are the same, as those of a step's time.
@@ -59,6 +67,7 @@ impl PairOptions {
             step_decides: false,
             figure_decides: None,
             goodput: None,
+            other_steps: None,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -133,6 +142,13 @@ impl PairOptions {
         Self { goodput: limits, ..self }
     }
 
+    /// Looks whether one side takes another number of steps for a request than the other. If so, this figure of
+    /// requests decides in place of the time of a step, and sides are compared in this way.
+    #[must_use]
+    pub fn where_steps_are_others(self, figure_decides: Option<&'static str>, compare: CompareOptions) -> Self {
+        Self { other_steps: Some(WithOtherSteps { figure_decides, compare }), ..self }
+    }
+
     /// How sides are compared.
     #[must_use]
     pub fn compare(self, compare: CompareOptions) -> Self {
@@ -183,6 +199,9 @@ pub struct PairsResult {
     pub samples: Vec<[f64; 2]>,
     /// How goodput changed; `None` unless limits were given and both sides have measured requests.
     pub goodput: Option<GoodputChange>,
+    /// Whether one side takes another number of steps for a request, if that was
+    /// [looked for](PairOptions::where_steps_are_others).
+    pub other_steps: bool,
 }
 
 /// Takes pairs of runs of the commands `a` and `b` until the comparison is decided.
@@ -199,7 +218,7 @@ pub fn take_pairs(
     prepare(out)?;
     let keep = options.keep_commands;
     let commands = [RunCommand::new(a, 'A', keep), RunCommand::new(b, 'B', keep)];
-    let mut taking = Taking {
+    let mut taking = PairsUnderWay {
         sides: [commands[0].name(), commands[1].name()].map(|name| Side { name: name.to_string(), runs: Vec::new() }),
         commands,
         started: [0; 2],
@@ -236,14 +255,17 @@ pub fn take_pairs(
             continue;
         }
         pairs += 1;
-        let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
+        let other = taking.other_steps();
+        let figure_decides = other.map_or(options.figure_decides, |other| other.figure_decides);
+        let how = other.map_or(&options.compare, |other| &other.compare);
+        let made = compare(&taking.sides[0], &taking.sides[1], how)?;
         let step = made.step.as_ref().and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
         let figure = |name: &str| made.figures.iter().find(|figure| figure.name == name)?.outcome;
         // Where no request keeps the limits on either side, the time of a step says which is nearer to them.
         let is_open = match taking.goodput().filter(|goodput| goodput.before > 0.0 || goodput.after > 0.0) {
             Some(goodput) => goodput.outcome == Outcome::Undecided,
-            None if options.figure_decides.is_some() => {
-                options.figure_decides.and_then(figure).is_none_or(|outcome| outcome == Outcome::Undecided)
+            None if figure_decides.is_some() => {
+                figure_decides.and_then(figure).is_none_or(|outcome| outcome == Outcome::Undecided)
             }
             None if options.step_decides => step == Outcome::Undecided,
             None => made.wants_more_pairs(),
@@ -285,7 +307,7 @@ fn prepare(out: &Path) -> Result<(), CompareFailed> {
     }
 }
 
-struct Taking<'a> {
+struct PairsUnderWay<'a> {
     commands: [RunCommand; 2],
     sides: [Side; 2],
     /// Runs that were started.
@@ -294,7 +316,7 @@ struct Taking<'a> {
     cancel: &'a Cancel,
 }
 
-impl Taking<'_> {
+impl PairsUnderWay<'_> {
     /// One more run of a side; `false` if it was interrupted.
     fn take(&mut self, is_b: bool) -> Result<bool, CompareFailed> {
         let n = self.started[usize::from(is_b)];
@@ -354,7 +376,14 @@ impl Taking<'_> {
         let ns = |run: &RunFacts| run.step_ns.as_ref().map_or(f64::NAN, |step| step.value);
         let [a, b] = &self.sides;
         let samples: Vec<[f64; 2]> = a.runs.iter().zip(&b.runs).map(|(a, b)| [ns(a), ns(b)]).collect();
-        PairsResult { comparison, pairs: samples.len(), spoiled, ended, samples, goodput: self.goodput() }
+        let (goodput, other_steps) = (self.goodput(), self.other_steps().is_some());
+        PairsResult { comparison, pairs: samples.len(), spoiled, ended, samples, goodput, other_steps }
+    }
+
+    /// What holds if one side takes another number of steps for a request, and somebody wants to know.
+    fn other_steps(&self) -> Option<&WithOtherSteps> {
+        let [a, b] = &self.sides;
+        self.options.other_steps.as_ref().filter(|_| takes_other_steps(&a.runs, &b.runs))
     }
 
     /// How goodput changed over the pairs so far.

@@ -89,11 +89,11 @@ struct KernelRun {
     options: RunOptions,
     /// One buffer for all cases of a process.
     flush: Rc<RefCell<Option<CacheFlush>>>,
-    ready: Option<Ready>,
+    ready: Option<ReadyKernel>,
     recording: Option<Recording>,
 }
 
-struct Ready {
+struct ReadyKernel {
     pool: Vec<Prepared>,
     next: usize,
     timer: Option<DeviceTimer>,
@@ -172,7 +172,7 @@ impl Case for KernelRun {
         let pool = pool.collect::<candle_core::Result<Vec<_>>>().map_err(|error| case_error(&error))?;
         let timer = DeviceTimer::new(device).map_err(|error| case_error(&error))?;
         device.synchronize().map_err(|error| case_error(&error))?;
-        self.ready = Some(Ready { pool, next: 0, timer });
+        self.ready = Some(ReadyKernel { pool, next: 0, timer });
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use super::identity::{DeviceIdentity, DeviceKind};
 use super::peak_error::PeaksError;
-use super::record::{FORMAT, FORMAT_VERSION, Peaks};
+use super::record::{FORMAT_VERSION, Peaks};
 use candlescope_core::cache_directory;
 use candlescope_core::files::{read_limited, write_whole};
+use candlescope_work::devices::MEASURED_FORMAT;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ pub fn read(path: &Path, device: &DeviceIdentity) -> Result<Option<Peaks>, Peaks
 }
 
 fn check(peaks: &Peaks) -> Result<(), String> {
-    if peaks.format != FORMAT {
+    if peaks.format != MEASURED_FORMAT {
         return Err(format!("its format is `{}`", peaks.format));
     }
     if peaks.format_version != FORMAT_VERSION {

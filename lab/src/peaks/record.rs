@@ -2,12 +2,9 @@
 
 use super::identity::{DeviceIdentity, DeviceKind};
 use candlescope_core::numbers::day;
-use candlescope_work::devices::{Origin, Peak, PeakKind};
+use candlescope_work::devices::{MEASURED_FORMAT, Origin, Peak, PeakKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// Name of the file's format.
-pub const FORMAT: &str = "candlescope-peaks";
 
 /// Version of the file's format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -106,7 +103,7 @@ impl Peaks {
     /// Peaks of `device`, measured now, without a figure yet.
     pub fn new(device: DeviceIdentity) -> Self {
         Self {
-            format: FORMAT.to_string(),
+            format: MEASURED_FORMAT.to_string(),
             format_version: FORMAT_VERSION,
             device,
             measured_ns: candlescope_core::HostNs::now().0,

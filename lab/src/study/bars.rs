@@ -1,6 +1,7 @@
 //! Bars beside each other, one row for each thing that is compared, as SVG and as PNG.
 
 use super::{Study, StudyError};
+use candlescope_charts::palette::{BLUE, TEXT};
 use candlescope_charts::{png, svg};
 use candlescope_document::{Picture, Plot, PlotLine, PlotPoint};
 use plotters::coord::Shift;
@@ -14,9 +15,6 @@ const ROW: u32 = 34;
 const HEAD: u32 = 84;
 /// Share of the width for names; the panels share the rest.
 const NAMES: f64 = 0.19;
-const BAR: RGBColor = RGBColor(0, 114, 178);
-const SPREAD: RGBColor = RGBColor(40, 40, 40);
-const TEXT: RGBColor = RGBColor(40, 40, 40);
 
 /// A bar, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,11 +128,11 @@ impl Bars {
                     area.draw(&Text::new("–", (left, y), style(13))).ok()?;
                     continue;
                 };
-                area.draw(&Rectangle::new([(left, y - half), (x(*value).max(left + 1), y + half)], BAR.filled()))
+                area.draw(&Rectangle::new([(left, y - half), (x(*value).max(left + 1), y + half)], BLUE.filled()))
                     .ok()?;
                 let end = spread.map_or(*value, |(_, high)| high.max(*value));
                 if let Some((low, high)) = spread {
-                    area.draw(&PathElement::new(vec![(x(*low), y), (x(*high), y)], SPREAD.stroke_width(2))).ok()?;
+                    area.draw(&PathElement::new(vec![(x(*low), y), (x(*high), y)], TEXT.stroke_width(2))).ok()?;
                 }
                 area.draw(&Text::new(text.clone(), (x(end) + 8, y), style(13))).ok()?;
             }
@@ -180,7 +178,7 @@ mod tests {
         let mut reader = ::png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         reader.next_frame(&mut pixels).unwrap();
-        assert!(pixels.chunks(3).filter(|p| *p == [BAR.0, BAR.1, BAR.2]).count() > 1_000, "bars");
+        assert!(pixels.chunks(3).filter(|p| *p == [BLUE.0, BLUE.1, BLUE.2]).count() > 1_000, "bars");
         let mut odd = bars.clone();
         odd.panels[0].bars[0] = value(f64::NAN);
         assert_eq!((odd.svg(), Bars { rows: Vec::new(), ..bars }.svg()), (None, None));

@@ -2,6 +2,7 @@
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use candlescope_core::csv_field;
 use candlescope_core::files::write_whole;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -54,7 +55,9 @@ impl Column {
 
     fn text(&self, row: usize) -> String {
         match self {
-            Self::Text(values) => values.get(row).and_then(Option::as_deref).map(quoted).unwrap_or_default(),
+            Self::Text(values) => {
+                values.get(row).and_then(Option::as_deref).map(csv_field).unwrap_or_default().into_owned()
+            }
             Self::Int(values) => values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default(),
             Self::Float(values) => {
                 values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default()
@@ -62,11 +65,6 @@ impl Column {
             Self::Bool(values) => values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default(),
         }
     }
-}
-
-/// A field of CSV [RFC 4180].
-fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
 
 /// Columns of equal lengths, in order.
@@ -127,7 +125,7 @@ impl Table {
 
     /// The table as CSV [RFC 4180, with line feeds]. Absent values are empty.
     pub fn csv(&self) -> String {
-        let mut text: String = self.names().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+        let mut text: String = self.names().map(csv_field).collect::<Vec<_>>().join(",") + "\n";
         for row in 0..self.rows() {
             let fields: Vec<String> = self.columns.iter().map(|(_, column)| column.text(row)).collect();
             text += &fields.join(",");

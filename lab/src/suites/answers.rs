@@ -2,7 +2,7 @@
 
 use super::bound::{self, PhaseBound};
 use super::lm_options::SuiteName;
-use super::recorded::{BUSY, Recorded, recorded};
+use super::recorded::{BUSY, RecordedCase, recorded};
 use super::spread::{deviations, middle};
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
@@ -268,7 +268,7 @@ fn prompts(summaries: &[CaseSummary]) -> Answer {
     Answer { code, question, text, figures: json!({ "pairs": rows, "last_doubling": factor }) }
 }
 
-fn idle(analyses: &[Recorded<'_>]) -> Answer {
+fn idle(analyses: &[RecordedCase<'_>]) -> Answer {
     let (code, question) = ("gpu_busy", "Is the GPU busy during a request?");
     let busy: Vec<(&CaseSummary, f64)> = analyses
         .iter()
@@ -277,7 +277,7 @@ fn idle(analyses: &[Recorded<'_>]) -> Answer {
         .filter(|(_, share)| *share > 0.0)
         .collect();
     let Some((_, least)) = busy.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
-        let why = match analyses.iter().any(Recorded::has_kernels) {
+        let why = match analyses.iter().any(RecordedCase::has_kernels) {
             true => "Not known: the recorded requests have kernels of some phases only.",
             false => "Not known: no kernels of a GPU were recorded.",
         };
@@ -299,7 +299,7 @@ fn idle(analyses: &[Recorded<'_>]) -> Answer {
     Answer { code, question, text, figures: json!({ "cases": rows, "good_above": BUSY.0, "under_used_below": BUSY.1 }) }
 }
 
-fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
+fn bound(summaries: &[CaseSummary], analyses: &[RecordedCase<'_>]) -> Answer {
     let (code, question) = ("bound", "Is it bound by arithmetic or by memory?");
     let mut parts = Vec::new();
     let mut figures = serde_json::Map::new();
@@ -341,7 +341,7 @@ fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
 }
 
 /// MFU, HFU and MBU of a case's phases against each peak, in the recorded requests.
-fn utilisation(recorded: &Recorded<'_>) -> Vec<Value> {
+fn utilisation(recorded: &RecordedCase<'_>) -> Vec<Value> {
     let all = candlescope_figures::peaks::utilisation(&recorded.analysis);
     let one = |used: candlescope_figures::peaks::Utilisation| {
         json!({

@@ -3,7 +3,7 @@
 //! Recording makes steps longer, so that the times of kernels are held against the time that the same phase takes in plain
 //! requests: the time to the first token for `prefill`, the time of a token for `decode`.
 
-use super::recorded::{BUSY, Recorded};
+use super::recorded::{BUSY, RecordedCase};
 use super::suite_tables::median;
 use crate::study::CaseSummary;
 use candlescope_figures::PhaseRow;
@@ -44,7 +44,7 @@ const RECORDED: &str = "the recorded time";
 
 impl<'a> PhaseBound<'a> {
     /// The phases of a case, in the order of its run; steps inside other steps are part of those.
-    pub(super) fn of_case(recorded: &Recorded<'a>) -> Vec<Self> {
+    pub(super) fn of_case(recorded: &RecordedCase<'a>) -> Vec<Self> {
         let points = phase_points(&recorded.analysis, None);
         recorded
             .outermost()
@@ -53,7 +53,7 @@ impl<'a> PhaseBound<'a> {
             .collect()
     }
 
-    fn of(recorded: &Recorded<'a>, row: &PhaseRow, points: &[Point]) -> Self {
+    fn of(recorded: &RecordedCase<'a>, row: &PhaseRow, points: &[Point]) -> Self {
         let at = |over: &str| points.iter().find(|point| point.name == row.name && point.over == over);
         // Nanoseconds of one step in plain requests, in which nothing is recorded.
         let steps_a_request = row.steps as f64 / recorded.requests.max(1) as f64;
@@ -124,7 +124,7 @@ impl<'a> PhaseBound<'a> {
 }
 
 /// The same of a single case.
-pub(crate) fn bound_sentences(recorded: &Recorded<'_>) -> Vec<String> {
+pub(crate) fn bound_sentences(recorded: &RecordedCase<'_>) -> Vec<String> {
     words(&PhaseBound::of_case(recorded))
 }
 

@@ -42,8 +42,8 @@ pub(super) fn generate(
     Ok(outputs)
 }
 
-/// The figures of a repetition: the time of all its requests and their tokens a second; of single requests the medians, waits for
-/// a slot included. Rates of prefill and decode are those of no request: steps are for several at once.
+/// The figures of a repetition: the time of all its requests and their tokens a second; of single requests the medians,
+/// waits for a slot included. Rates of prefill and decode are those of no request: steps are for several at once.
 pub(super) fn measured(outputs: &[GenerationOutput]) -> Measurement {
     let ns = |time: Duration| time.as_nanos() as f64;
     let began = outputs.iter().map(|output| output.started).min();
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_case_that_cannot_run_leaves_the_slots_to_those_after_it() {
-        let slots = Some(SlotOptions { slots: 1, context: Some(32), memory: None, cuda_graph: false });
+        let slots = Some(SlotOptions { slots: 1, context: Some(32), cuda_graph: false, ..SlotOptions::default() });
         let load = LoadOptions { slots, ..LoadOptions::default() };
         let mut host = ModelHost::new(&LmOptions::default(), load).unwrap();
         host.load().unwrap();

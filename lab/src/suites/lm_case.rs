@@ -3,7 +3,7 @@
 use super::continuous;
 use super::generate_error::case_error;
 use super::lm_options::{ContinuousOptions, LmOptions, SuiteName};
-use super::machine_memory::{Need, PeakResident, shown};
+use super::machine_memory::{PeakResident, RequestMemory, shown};
 use super::model_host::ModelHost;
 use crate::hardware::{self, DeviceTimer, PeakAllocated};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
@@ -93,7 +93,7 @@ impl Case for LmCase {
             )));
         }
         let info = &host.loaded()?.info;
-        let need = Need::of(info, self.batch, prompt, self.output);
+        let need = RequestMemory::of(info, self.batch, prompt, self.output);
         self.need = format!(
             "{} predicted: {} keys and values, {} activations, beside {} of weights",
             shown(need.total()),

@@ -96,8 +96,8 @@ pub struct LmOptions {
     pub throughput: Shape,
     /// Sequences at once of the suite `throughput`.
     pub batches: Vec<usize>,
-    /// Whether the sequences of the suite `throughput` are requests that join and leave between steps; they form batches that
-    /// begin and end together if `None`.
+    /// Whether the sequences of the suite `throughput` are requests that join and leave between steps; they form
+    /// batches that begin and end together if `None`.
     pub continuous: Option<ContinuousOptions>,
     /// The lengths of the suite `seqlen`.
     pub seqlen: Grid,
@@ -144,7 +144,7 @@ impl LmOptions {
         let cuda_graph = self.continuous?.cuda_graph;
         let slots = self.batches.iter().copied().max().unwrap_or(1);
         let context = Some(self.throughput.prompt + self.throughput.output);
-        Some(SlotOptions { slots, context, memory: None, cuda_graph })
+        Some(SlotOptions { slots, context, cuda_graph, ..SlotOptions::default() })
     }
 
     /// Names of the cases, in order.

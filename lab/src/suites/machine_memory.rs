@@ -8,21 +8,22 @@ const CACHE_GRANULE: usize = 256;
 
 /// What a request needs beside the model's weights, in bytes: derived, not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Need {
+pub(super) struct RequestMemory {
     /// Keys and values.
     pub(super) cache: u64,
     /// Activations of the step that has the most of them, the prompt's.
     pub(super) activations: u64,
 }
 
-impl Need {
+impl RequestMemory {
     /// The need of `batch` sequences of `prompt` and `output` tokens.
     ///
     /// Keys and values: 2 · layers · kv heads · head size · tokens · batch elements, the tokens rounded up to 256 as
     /// the cache does it; in 8 bits a byte each, and four for the scale of a head. These are widened when a layer reads
-    /// them: 3 · kv heads · head size · tokens · batch elements more. Activations: for each token of the prompts the residual stream and its copies, queries, keys,
-    /// values and the feed-forward network's three rows, of one layer, as they are given back before the next one's;
-    /// three copies of the attention's scores (scores, masked, softmax); the logits.
+    /// them: 3 · kv heads · head size · tokens · batch elements more. Activations: for each token of the prompts the
+    /// residual stream and its copies, queries, keys, values and the feed-forward network's three rows, of one layer,
+    /// as they are given back before the next one's; three copies of the attention's scores (scores, masked, softmax);
+    /// the logits.
     pub(super) fn of(info: &ModelInfo, batch: usize, prompt: usize, output: usize) -> Self {
         let width = if info.dtype == DType::F32.as_str() { 4 } else { 2 };
         let tokens = (prompt + output).saturating_sub(1).next_multiple_of(CACHE_GRANULE).min(info.context_length);
@@ -101,13 +102,13 @@ mod tests {
     fn the_cache_is_what_the_model_allocates() {
         let loaded = LoadedModel::load(&ModelSource::Embedded, &LoadOptions::default()).unwrap();
         // 2 · 4 layers · 2 kv heads · 32 · 256 tokens · 3 sequences · 4 bytes.
-        let need = Need::of(&loaded.info, 3, 100, 50);
+        let need = RequestMemory::of(&loaded.info, 3, 100, 50);
         assert_eq!(need.cache, 2 * 4 * 2 * 32 * 256 * 3 * 4);
-        assert_eq!(Need::of(&loaded.info, 1, 256, 1).cache, 2 * 4 * 2 * 32 * 256 * 4);
-        assert_eq!(Need::of(&loaded.info, 1, 256, 2).cache, 2 * 4 * 2 * 32 * 512 * 4);
-        assert!(Need::of(&loaded.info, 1, 2_000, 1).activations > 3 * 4 * 2_000 * 2_000 * 4);
+        assert_eq!(RequestMemory::of(&loaded.info, 1, 256, 1).cache, 2 * 4 * 2 * 32 * 256 * 4);
+        assert_eq!(RequestMemory::of(&loaded.info, 1, 256, 2).cache, 2 * 4 * 2 * 32 * 512 * 4);
+        assert!(RequestMemory::of(&loaded.info, 1, 2_000, 1).activations > 3 * 4 * 2_000 * 2_000 * 4);
         let options = LoadOptions { kv_cache_dtype: KvCacheDType::Q8, ..LoadOptions::default() };
-        let small = Need::of(&LoadedModel::load(&ModelSource::Embedded, &options).unwrap().info, 3, 100, 50);
+        let small = RequestMemory::of(&LoadedModel::load(&ModelSource::Embedded, &options).unwrap().info, 3, 100, 50);
         assert_eq!(small.cache, 2 * 4 * 2 * (32 + 4) * 256 * 3);
         assert_eq!(small.activations - need.activations, 3 * 2 * 32 * 256 * 3 * 4, "what a layer widens");
     }

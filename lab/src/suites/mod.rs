@@ -41,7 +41,7 @@ pub(crate) use machine_memory::shown as shown_bytes;
 pub use metrics::baseline_metrics;
 pub(crate) use metrics::figure;
 pub use model_host::{HostError, ModelHost, Recorder};
-pub(crate) use recorded::{Recorded, recorded};
+pub(crate) use recorded::{RecordedCase, recorded};
 pub use spread::caution;
 pub use suite_results::write_results;
 pub(crate) use suite_tables::throughput_table;

@@ -1,7 +1,7 @@
 //! The model that all cases of a process share, and the session that records it.
 
 use super::lm_options::LmOptions;
-use super::machine_memory::{Need, predicted_weight_bytes, shown};
+use super::machine_memory::{RequestMemory, predicted_weight_bytes, shown};
 use crate::hardware::{available_bytes, free_memory};
 use crate::method::{Cancel, CaseError};
 use candlescope::parquet::{ParquetConfig, ParquetExporter};
@@ -173,7 +173,7 @@ impl ModelHost {
     /// Bytes that `batch` sequences of `prompt` and `output` tokens need beside the weights: keys, values and
     /// activations, derived and not measured. `None` before the model is loaded.
     pub fn need(&self, batch: usize, prompt: usize, output: usize) -> Option<u64> {
-        self.loaded.as_ref().map(|loaded| Need::of(&loaded.info, batch, prompt, output).total())
+        self.loaded.as_ref().map(|loaded| RequestMemory::of(&loaded.info, batch, prompt, output).total())
     }
 
     /// Bytes that are there for that: the limit of the options, else what the device has free now. `None` where nobody

@@ -11,14 +11,14 @@ use std::path::Path;
 pub(super) const BUSY: (f64, f64) = (0.70, 0.50);
 
 /// A recorded run of a case.
-pub(crate) struct Recorded<'a> {
+pub(crate) struct RecordedCase<'a> {
     pub(crate) case: &'a CaseSummary,
     pub(crate) analysis: Analysis,
     /// Requests in it.
     pub(crate) requests: usize,
 }
 
-impl Recorded<'_> {
+impl RecordedCase<'_> {
     /// Nanoseconds for which kernels of a step of this row run on one device, whichever streams they are in: the mean of
     /// the steps whose kernels were recorded. `None` if there are none.
     pub(super) fn kernels_of_step(&self, row: &PhaseRow) -> Option<f64> {
@@ -51,12 +51,12 @@ impl Recorded<'_> {
 }
 
 /// The last recorded run of each case that has any.
-pub(crate) fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
+pub(crate) fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<RecordedCase<'a>> {
     let run = |case: &'a CaseSummary| {
         let folder = case.last_run()?;
         let of_run = |sample: &&Sample| sample.measurement.run.as_deref() == Some(folder);
         let requests = case.profiled.iter().filter(of_run).count();
-        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(folder)).ok()?) })
+        Some(RecordedCase { case, requests, analysis: Analysis::of(&Run::open(study.join(folder)).ok()?) })
     };
     summaries.iter().filter_map(run).collect()
 }

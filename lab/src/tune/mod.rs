@@ -26,7 +26,7 @@ pub use forecast::{Forecast, Latency};
 pub use goal::{BatchFigures, Goal, Metric};
 pub use outcome::{MemoryPressure, TunePoint, Tuned};
 pub use prediction::Prediction;
-pub use search::{Attempt, Next, Search, Stop, Why};
+pub use search::{Attempt, BatchReason, Next, Search, Stop};
 pub use threads::{ThreadsPoint, ThreadsTuned, thread_counts};
 pub use tune_options::TuneOptions;
 pub use tune_run::{TuneDriver, TuneError, tune, write_tuned};

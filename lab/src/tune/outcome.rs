@@ -3,7 +3,7 @@
 use super::forecast::Latency;
 use super::goal::{BatchFigures, Goal};
 use super::prediction::Prediction;
-use super::search::{Attempt, Search, Stop, Why};
+use super::search::{Attempt, BatchReason, Search, Stop};
 use crate::method::StopReason;
 use candlescope_figures::Price;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct TunePoint {
     /// Sequences in each request, all at once.
     pub batch: u64,
     /// Why it was tried.
-    pub why: Why,
+    pub why: BatchReason,
     /// What was predicted beforehand (derived), if anything was.
     pub predicted: Option<Latency>,
     /// What was expected when it was chosen: the prediction corrected by the batches measured until then (derived).
@@ -106,8 +106,8 @@ pub struct Tuned {
 
 /// What was noted when a batch was chosen.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chosen {
-    pub(super) why: Why,
+pub(super) struct ChosenBatch {
+    pub(super) why: BatchReason,
     pub(super) expected: Option<Latency>,
     pub(super) finalist: bool,
 }
@@ -133,7 +133,7 @@ impl Tuned {
         search: &Search,
         (goal, stop): (Goal, Stop),
         ((start, end), (prompt, output)): ((u64, u64), (u64, u64)),
-        chosen: &BTreeMap<u64, Chosen>,
+        chosen: &BTreeMap<u64, ChosenBatch>,
         prediction: Prediction,
         memory: MemoryPressure,
     ) -> Self {

@@ -21,7 +21,7 @@ const FINALISTS: usize = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Why {
+pub enum BatchReason {
     /// An end of the range.
     End,
     /// The middle of a range about which nothing was predicted.
@@ -38,7 +38,7 @@ pub enum Why {
     Knee,
 }
 
-impl Why {
+impl BatchReason {
     /// As reports have it.
     pub const fn words(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ pub enum Stop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Measure this batch, for this reason, and tell [`Search::learn`] what became of it.
-    Measure(u64, Why),
+    Measure(u64, BatchReason),
     /// No further batch is to be measured, for this reason.
     Stop(Stop),
 }
@@ -168,7 +168,7 @@ impl Search {
         let tried = |batch: u64| self.attempts.contains_key(&batch);
         for end in [self.start, self.end] {
             if !tried(end) {
-                return Next::Measure(end, Why::End);
+                return Next::Measure(end, BatchReason::End);
             }
         }
         if (self.start..=ceiling).all(tried) {
@@ -184,18 +184,18 @@ impl Search {
     }
 
     /// What is worth measuring, the most important first.
-    fn wanted(&self, ceiling: u64) -> Option<(u64, Why)> {
+    fn wanted(&self, ceiling: u64) -> Option<(u64, BatchReason)> {
         let middle = |low: u64, high: u64| ((low as f64 * high as f64).sqrt().round() as u64).clamp(low + 1, high);
         let largest = self.found().next_back().map_or(self.start, |(batch, _)| batch);
         // Nothing is known above the largest batch that fitted, and the next one tried did not.
         let edge = ceiling < self.end && ceiling > largest && ceiling - largest > largest / APART;
         if edge && (self.found().count() < 2 || self.best().is_none_or(|(batch, _)| batch == largest)) {
-            return Some((middle(largest, ceiling), Why::MemoryEdge));
+            return Some((middle(largest, ceiling), BatchReason::MemoryEdge));
         }
         let unknown = !self.forecast.is_predicted() && self.found().count() == 2 && largest / self.start.max(1) >= 4;
         let halfway = middle(self.start, largest.max(self.start + 1));
         if unknown && !self.tried(halfway) {
-            return Some((halfway, Why::Middle));
+            return Some((halfway, BatchReason::Middle));
         }
         self.candidate(ceiling).or_else(|| self.neighbour(ceiling)).or_else(|| self.expected_knee(ceiling))
     }
@@ -206,7 +206,7 @@ impl Search {
 
     /// The batch with the highest expected score, if that is enough above the best found. Where none is expected to
     /// serve, the one that is expected to come nearest.
-    fn candidate(&self, ceiling: u64) -> Option<(u64, Why)> {
+    fn candidate(&self, ceiling: u64) -> Option<(u64, BatchReason)> {
         let open: Vec<(u64, Latency)> = (self.start..=ceiling)
             .filter(|batch| !self.tried(*batch))
             .filter_map(|batch| Some((batch, self.forecast.expect(batch)?)))
@@ -221,7 +221,7 @@ impl Search {
         let highest = scored.rev().max_by(|a, b| a.1.total_cmp(&b.1));
         if let Some((batch, score)) = highest.filter(|(_, score)| *score > best * (1.0 + WORTH)) {
             debug_assert!(score > 0.0);
-            return Some((batch, Why::Candidate));
+            return Some((batch, BatchReason::Candidate));
         }
         if best > 0.0 {
             return None;
@@ -229,11 +229,13 @@ impl Search {
         let excess = self.nearest().map_or(f64::INFINITY, |(_, found)| self.goal.excess(&found.latency));
         let nearest = open.iter().map(|(batch, latency)| (*batch, self.goal.excess(latency)));
         let nearest = nearest.min_by(|a, b| a.1.total_cmp(&b.1));
-        nearest.filter(|(_, expected)| *expected < excess * (1.0 - WORTH)).map(|(batch, _)| (batch, Why::Nearest))
+        nearest
+            .filter(|(_, expected)| *expected < excess * (1.0 - WORTH))
+            .map(|(batch, _)| (batch, BatchReason::Nearest))
     }
 
     /// A batch beside the best, on a side on which none was measured.
-    fn neighbour(&self, ceiling: u64) -> Option<(u64, Why)> {
+    fn neighbour(&self, ceiling: u64) -> Option<(u64, BatchReason)> {
         let (best, _) = self.best()?;
         let step = step(best);
         let (below, above) = (best.saturating_sub(step).max(self.start), best.saturating_add(step).min(ceiling));
@@ -241,18 +243,18 @@ impl Search {
         [(above, best + 1, above), (below, below, best.saturating_sub(1))]
             .into_iter()
             .find(|(batch, from, to)| *batch != best && !measured(*from, *to))
-            .map(|(batch, ..)| (batch, Why::Neighbour))
+            .map(|(batch, ..)| (batch, BatchReason::Neighbour))
     }
 
     /// The batch that is expected to be the knee, if none near it was measured.
-    fn expected_knee(&self, ceiling: u64) -> Option<(u64, Why)> {
+    fn expected_knee(&self, ceiling: u64) -> Option<(u64, BatchReason)> {
         let tokens_per_s = |batch: u64| Some(self.forecast.expect(batch)?.output_tokens_per_s(batch, self.output));
         let all: Vec<(u64, f64)> =
             (self.start..=ceiling).filter_map(|batch| Some((batch, tokens_per_s(batch)?))).collect();
         let highest = all.iter().map(|(_, tokens_per_s)| *tokens_per_s).fold(0.0, f64::max);
         let (knee, _) = *all.iter().find(|(_, tokens_per_s)| *tokens_per_s >= KNEE * highest)?;
         let near = (knee.saturating_sub(step(knee) - 1)..=knee + step(knee) - 1).any(|batch| self.tried(batch));
-        (!near).then_some((knee, Why::Knee))
+        (!near).then_some((knee, BatchReason::Knee))
     }
 
     /// Batches to measure again, side by side: the best, those beside it, and those of the next highest scores that

@@ -3,9 +3,9 @@
 use super::charts::charts;
 use super::forecast::{Forecast, Latency};
 use super::goal::{BatchFigures, Goal, Metric};
-use super::outcome::{Chosen, MemoryPressure, Tuned};
+use super::outcome::{ChosenBatch, MemoryPressure, Tuned};
 use super::prediction::Prediction;
-use super::search::{Attempt, Next, Search, Stop, Why};
+use super::search::{Attempt, BatchReason, Next, Search, Stop};
 use super::tune_options::TuneOptions;
 use super::tune_page::document;
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
@@ -69,7 +69,7 @@ pub struct TuneDriver<'a> {
     /// Told what the engine does.
     pub observe: &'a mut dyn FnMut(&Event<'_>),
     /// Told which batches are measured next, and why; `None` for the second pass.
-    pub chosen: &'a mut dyn FnMut(&[u64], Option<Why>),
+    pub chosen: &'a mut dyn FnMut(&[u64], Option<BatchReason>),
     /// Facts about the machine.
     pub environment: Map<String, Value>,
 }
@@ -140,7 +140,7 @@ pub fn tune(
     let source = driver.surroundings.source();
     study.journal()?.facts(Facts { model: facts, environment: driver.environment.clone(), surroundings: source })?;
     let forecast = Forecast::new(options.output(), prediction.latencies.clone());
-    let mut measuring = Measuring {
+    let mut measuring = MeasuringSearch {
         options,
         host: Rc::new(RefCell::new(host)),
         study,
@@ -150,7 +150,7 @@ pub fn tune(
         disturbances_told: false,
     };
     let stop = measuring.run()?;
-    let Measuring { search, chosen, .. } = measuring;
+    let MeasuringSearch { search, chosen, .. } = measuring;
     Ok(Tuned::of(&search, (options.goal, stop), (range, tokens), &chosen, prediction, memory))
 }
 
@@ -192,17 +192,17 @@ fn memory(host: &ModelHost, options: &TuneOptions, facts: &Map<String, Value>) -
 }
 
 /// A search, and what measures for it.
-struct Measuring<'a, 'd> {
+struct MeasuringSearch<'a, 'd> {
     options: &'a TuneOptions,
     host: Rc<RefCell<ModelHost>>,
     study: &'a mut Study,
     driver: TuneDriver<'d>,
     search: Search,
-    chosen: BTreeMap<u64, Chosen>,
+    chosen: BTreeMap<u64, ChosenBatch>,
     disturbances_told: bool,
 }
 
-impl Measuring<'_, '_> {
+impl MeasuringSearch<'_, '_> {
     fn run(&mut self) -> Result<Stop, TuneError> {
         let [first, second] = self.options.methods();
         let stop = loop {
@@ -211,7 +211,7 @@ impl Measuring<'_, '_> {
                 Next::Stop(stop) => break stop,
             };
             let expected = self.search.forecast().expect(batch);
-            self.chosen.insert(batch, Chosen { why, expected, finalist: false });
+            self.chosen.insert(batch, ChosenBatch { why, expected, finalist: false });
             (self.driver.chosen)(&[batch], Some(why));
             if self.measure(&[batch], &first)? == Ended::Cancelled {
                 return Ok(Stop::Cancelled);

@@ -4,7 +4,7 @@
 //! time is not the sum of its calls but their number times their median, path by path, with the interval of that median.
 //! A path that is called once in all says how long it takes at most.
 
-use crate::suites::Recorded;
+use crate::suites::RecordedCase;
 use candlescope_core::RecordKind;
 use candlescope_figures::Distribution;
 use candlescope_reader::Run;
@@ -63,7 +63,7 @@ impl Layer {
 }
 
 /// The layers that both have: those whose difference is clear first, and of these the largest difference.
-pub(super) fn layers(study: &Path, without: &Recorded<'_>, with: &Recorded<'_>) -> Vec<Layer> {
+pub(super) fn layers(study: &Path, without: &RecordedCase<'_>, with: &RecordedCase<'_>) -> Vec<Layer> {
     let (Some(a), Some(b)) = (by_layer(study, without), by_layer(study, with)) else { return Vec::new() };
     let both = a.into_iter().filter_map(|(name, without)| {
         let with = *b.get(&name)?;
@@ -79,7 +79,7 @@ pub(super) fn layers(study: &Path, without: &Recorded<'_>, with: &Recorded<'_>) 
 }
 
 /// Self time of each layer, whatever phase it is in; `None` if the run cannot be read.
-fn by_layer(study: &Path, of: &Recorded<'_>) -> Option<BTreeMap<String, LayerTime>> {
+fn by_layer(study: &Path, of: &RecordedCase<'_>) -> Option<BTreeMap<String, LayerTime>> {
     let run = Run::open(study.join(of.case.last_run()?)).ok()?;
     let measured = |step: Option<u64>| step.is_some() && !of.analysis.warmup.has_step(step);
     let mut inside: HashMap<u64, u64> = HashMap::new();

@@ -4,8 +4,8 @@ use super::layers::{Layer, layers};
 use super::row::VariantRow;
 use super::variant::Variant;
 use crate::study::{CaseSummary, Study};
-use crate::suites::{Recorded, bound_sentences, ms, recorded};
-use candlescope_document::{Block, Most, Row, Section, Table, column};
+use crate::suites::{RecordedCase, bound_sentences, ms, recorded};
+use candlescope_document::{Block, MostRows, Row, Section, Table, column};
 use std::path::Path;
 
 /// Operators of each variant that are listed.
@@ -21,7 +21,7 @@ pub(super) fn section(study: &Study, rows: &[VariantRow]) -> Section {
     let rows: Vec<&VariantRow> = rows.iter().filter(base).collect();
     let summaries: Vec<CaseSummary> = rows.iter().map(|row| row.summary.clone()).collect();
     let all = recorded(study.dir(), &summaries);
-    let title = |of: &Recorded<'_>| {
+    let title = |of: &RecordedCase<'_>| {
         let row = rows.iter().find(|row| row.summary.case == of.case.case);
         row.map_or("", |row| row.variant.title())
     };
@@ -67,7 +67,7 @@ fn times_of(layer: &Layer, held_up: bool) -> String {
 }
 
 /// Where the time of recorded requests goes.
-fn operators(nth: usize, title: &str, of: &Recorded<'_>) -> Section {
+fn operators(nth: usize, title: &str, of: &RecordedCase<'_>) -> Section {
     let mut all: Vec<_> = of.analysis.operators.iter().filter(|operator| operator.self_ns > 0).collect();
     all.sort_by_key(|operator| std::cmp::Reverse(operator.self_ns));
     let requests = of.requests.max(1) as f64;
@@ -86,7 +86,7 @@ fn operators(nth: usize, title: &str, of: &Recorded<'_>) -> Section {
         return section;
     }
     section.with(beware(&[(title, held_up(of.case))])).with(table.most(
-        Most::of(OPERATORS, OPERATORS, OPERATORS),
+        MostRows::of(OPERATORS, OPERATORS, OPERATORS),
         "operators",
         "in the run's report",
     ))
@@ -95,8 +95,8 @@ fn operators(nth: usize, title: &str, of: &Recorded<'_>) -> Section {
 /// What a cache saves, layer by layer.
 fn layers_of_both(
     study: &Path,
-    (without, one): (&str, &Recorded<'_>),
-    (with, other): (&str, &Recorded<'_>),
+    (without, one): (&str, &RecordedCase<'_>),
+    (with, other): (&str, &RecordedCase<'_>),
 ) -> Section {
     let both = layers(study, one, other);
     let held = [held_up(one.case), held_up(other.case)];

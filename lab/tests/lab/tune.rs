@@ -1,7 +1,7 @@
 //! The search for the best batch, on made-up machines.
 
 use candlescope_lab::method::StopReason;
-use candlescope_lab::tune::{Attempt, BatchFigures, Forecast, Goal, Latency, Metric, Next, Search, Stop, Why};
+use candlescope_lab::tune::{Attempt, BatchFigures, BatchReason, Forecast, Goal, Latency, Metric, Next, Search, Stop};
 use std::collections::BTreeMap;
 
 const OUTPUT: u64 = 64;
@@ -43,7 +43,13 @@ impl Machine {
     }
 
     /// Searches, and returns the search with the batches in the order in which they were measured.
-    fn search(&self, goal: Goal, range: (u64, u64), points: usize, predicts: bool) -> (Search, Vec<(u64, Why)>, Stop) {
+    fn search(
+        &self,
+        goal: Goal,
+        range: (u64, u64),
+        points: usize,
+        predicts: bool,
+    ) -> (Search, Vec<(u64, BatchReason)>, Stop) {
         let predicted = if predicts { self.predicted(range) } else { BTreeMap::new() };
         let mut search = Search::new(goal, range, points, OUTPUT, Forecast::new(OUTPUT, predicted));
         let mut order = Vec::new();
@@ -78,7 +84,10 @@ fn the_best_of_many_is_found_with_few() {
             "{best} has {} of {most}: {order:?}",
             found.output_tokens_per_s
         );
-        assert!(order.len() <= 12 && order[0] == (1, Why::End) && order[1] == (256, Why::End), "{order:?}");
+        assert!(
+            order.len() <= 12 && order[0] == (1, BatchReason::End) && order[1] == (256, BatchReason::End),
+            "{order:?}"
+        );
         assert!(matches!(stop, Stop::Settled | Stop::Points), "{stop:?} {order:?}");
         let (knee, _) = search.knee().unwrap();
         let true_knee = (1..=256).find(|batch| tps(*batch) >= 0.8 * most).unwrap();

@@ -49,8 +49,8 @@ impl Plan {
         Self { every_s, before, now: span(now_s), started_s: None }
     }
 
-    /// Time since the last of `starts`, at most `last` seconds of it, and windows of the same length right before it, up to the start
-    /// before. `known_from` is where the knowledge of starts begins.
+    /// Time since the last of `starts`, at most `last` seconds of it, and windows of the same length right before it,
+    /// up to the start before. `known_from` is where the knowledge of starts begins.
     pub(super) fn since_start(
         now_s: i64,
         last: i64,

@@ -32,7 +32,9 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
         if state.facts.has_slots {
             change = change.option("max-num-seqs", sequences);
         }
-        let attempt = Attempt::new(change).answers(Answers::Rounded);
+        // Tokens that are drawn are others in each sequence, and the most likely ones are the same in all.
+        let answers = if state.facts.draws { Answers::Rounded } else { state.of_another_order() };
+        let attempt = Attempt::new(change).answers(answers);
         match u32::try_from(sequences) {
             Ok(sequences) => attempt.simulated(Simulated::Batch { sequences }),
             Err(_) => attempt,

@@ -4,7 +4,7 @@
 //! request may keep one limit more and another one less: how many keep all of them depends on when each comes, and a run with one
 //! length of pieces has no lower bound of it that is a gain.
 
-use super::remedy::{Answers, Attempt, Remedy, State};
+use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
 
 /// Parts of the present piece.
@@ -34,7 +34,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     let attempt = |piece: u64| {
         let change = Change::default().option("prompt-piece", piece);
         // Sums are in another order.
-        Attempt::new(change).answers(Answers::Rounded).of_other_steps()
+        Attempt::new(change).answers(state.of_another_order()).of_other_steps()
     };
     let pieces = PARTS.into_iter().map(|part| longest / part).filter(|piece| *piece >= LEAST);
     let all: Vec<Attempt> = pieces.map(attempt).collect();

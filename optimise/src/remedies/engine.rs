@@ -1,6 +1,6 @@
 //! Our layers, or candle-transformers' own model.
 
-use super::remedy::{Answers, Attempt, Remedy, State};
+use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
 
 pub(super) const REMEDY: Remedy = Remedy {
@@ -26,7 +26,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     }
     let other = if facts.is_ours { "candle" } else { "instrumented" };
     // Their sums are in another order.
-    Ok(vec![Attempt::new(Change::default().option("engine", other)).answers(Answers::Rounded)])
+    Ok(vec![Attempt::new(Change::default().option("engine", other)).answers(state.of_another_order())])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The beginning that prompts share, computed once.
 
-use super::remedy::{Answers, Attempt, Remedy, State};
+use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 
@@ -27,7 +27,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
             let change = if facts.is_continuous { change } else { change.option("concurrency", 1) };
             // A prompt that is passed in two parts is summed in another order; and its steps are shorter, or others: slots take
             // prompts in pieces.
-            let attempt = Attempt::new(change).answers(Answers::Rounded).of_other_steps();
+            let attempt = Attempt::new(change).answers(state.of_another_order()).of_other_steps();
             Ok(vec![attempt.obtains(&[AdviceCode::PrefixRecomputed])])
         }
     }

@@ -29,6 +29,15 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
+    /// What may become of answers where sums are made in another order. Floats of 32 bits leave the tokens as they are.
+    /// With 16 bits two tokens may be equally likely but for rounding; and what is multiplied with weights in blocks,
+    /// or is kept in a cache of 8 bits, is rounded to 8 bits, which makes a small difference a large one.
+    pub(crate) fn of_another_order(&self) -> Answers {
+        let facts = self.facts;
+        let rounds = facts.dtype.as_deref() != Some("f32") || facts.in_blocks() || facts.caches_in_8_bits;
+        if rounds { Answers::Rounded } else { Answers::Same }
+    }
+
     /// The findings of these kinds, without those of a disturbed machine.
     pub(crate) fn findings(&self, codes: &[AdviceCode]) -> impl Iterator<Item = &'a Advice> {
         self.diagnosis.findings.iter().filter(|advice| codes.contains(&advice.code) && !advice.disturbed)

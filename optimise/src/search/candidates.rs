@@ -1,6 +1,6 @@
 //! What is left to be tried, and what is not.
 
-use super::search_state::{Diagnosed, Search, blank, of_remedy};
+use super::search_state::{Diagnosed, Search, blank, key, of_remedy};
 use crate::account::{Interaction, Phase, Verdict};
 use crate::combination::{Single, combinations};
 use crate::foretold::foretold;
@@ -120,7 +120,9 @@ impl Search<'_> {
                 Verdict::Rejected => !is_old,
                 Verdict::NotTried => !(is_old && promised_little),
             };
-            phase.remedy == name && phase.change == *change && is_settled
+            // One that an earlier call left undecided, and that has time for more pairs now.
+            let is_open = phase.undecided && self.again.contains(&key(phase));
+            phase.remedy == name && phase.change == *change && is_settled && !is_open
         })
     }
 
@@ -143,7 +145,7 @@ impl Search<'_> {
         // What was said of it before stands behind.
         let said = Some(phase.why).filter(|said| !said.is_empty()).map_or_else(String::new, |said| format!("; {said}"));
         (phase.verdict, phase.why) = (Verdict::NotTried, format!("{why}{said}"));
-        self.account.phases.push(phase);
+        self.put(phase);
     }
 
     /// Notes what is not possible here, once for each remedy that was never tried.

@@ -37,6 +37,17 @@ pub(super) struct Diagnosed {
     pub(super) took: Duration,
 }
 
+/// How much a trial may take, and by what it is judged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TrialBounds {
+    /// Most pairs of runs.
+    pub(super) most: usize,
+    /// No pair begins after this time.
+    pub(super) lasts: Duration,
+    /// Whether steps are others than before; `None` where the runs have to tell.
+    pub(super) other_steps: Option<bool>,
+}
+
 /// A search under way.
 pub(super) struct Search<'a> {
     pub(super) options: &'a OptimiseOptions,
@@ -54,6 +65,52 @@ pub(super) struct Search<'a> {
     pub(super) trial_folder: String,
     /// Programs that were named before they were started.
     pub(super) starts: Starts,
+    /// Rows that an earlier call left undecided, and that are tried again.
+    pub(super) again: Vec<RowKey>,
+}
+
+/// By which rows of the same trial are told: the name of the remedy, or the title of a command, and the change.
+pub(super) type RowKey = (String, Change);
+
+pub(super) fn key(phase: &Phase) -> RowKey {
+    let name = if phase.is_command() { &phase.title } else { &phase.remedy };
+    (name.clone(), phase.change.clone())
+}
+
+impl Search<'_> {
+    /// How many pairs of runs there is time for, of which one takes so long.
+    pub(super) fn pairs_left(&self, pair: Duration) -> usize {
+        (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize
+    }
+
+    /// Rows that an earlier call left undecided are tried again where `most` pairs are more than they had.
+    pub(super) fn try_again(&mut self, most: usize) {
+        let more = |phase: &&Phase| phase.undecided && phase.samples_ns.len() < most;
+        self.again = self.account.phases.iter().filter(more).map(key).collect();
+    }
+
+    /// The pairs of the row that an earlier call left undecided, if it is tried again.
+    pub(super) fn pairs_before(&self, row: &RowKey) -> Option<usize> {
+        let of_it = |phase: &&Phase| phase.undecided && key(phase) == *row;
+        let found = self.account.phases.iter().rfind(of_it).filter(|_| self.again.contains(row))?;
+        Some(found.samples_ns.len())
+    }
+
+    /// Adds a row. One that an earlier call left undecided gives way to it if it is of runs, and else stands.
+    pub(super) fn put(&mut self, phase: Phase) {
+        let row = key(&phase);
+        if self.again.contains(&row) {
+            self.again.retain(|again| *again != row);
+            if phase.verdict == Verdict::NotTried {
+                return;
+            }
+            let before = self.account.phases.iter().rposition(|phase| phase.undecided && key(phase) == row);
+            if let Some(at) = before {
+                self.account.phases.remove(at);
+            }
+        }
+        self.account.phases.push(phase);
+    }
 }
 
 /// A phase of a remedy, about which nothing is known yet.
@@ -74,6 +131,7 @@ pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers
         obtained: None,
         verdict: Verdict::NotTried,
         why: String::new(),
+        undecided: false,
         quality: None,
         same_tokens: None,
         figures: Vec::new(),

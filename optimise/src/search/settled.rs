@@ -7,9 +7,15 @@ use crate::remedies::Answers;
 use crate::trial::Trial;
 use crate::words::{of_requests, signed};
 use crate::{goodput, ledger, out_of_memory, percentiles};
-use candlescope_compare::Outcome;
+use candlescope_compare::{FigureChange, Outcome};
 use candlescope_core::numbers::percent;
 use candlescope_lab::compare::CompareFailed;
+
+/// What is said of a row that is undecided.
+const MORE_TIME: &str = "; there was no time for more pairs: `--resume` with a larger `--budget` takes them";
+const MORE_PAIRS: &str = "; `--resume` with more `--pairs` takes more of them";
+/// What is said where tokens were to stay the same, and are others each time.
+const TOKENS_VARY: &str = "; runs without the change write other tokens each time, so that tokens tell nothing";
 
 impl Search<'_> {
     /// Notes what came out of a trial; `None` if it was interrupted.
@@ -26,8 +32,17 @@ impl Search<'_> {
         match tried {
             Ok(None) => return None,
             Ok(Some(trial)) => {
+                phase.other_steps |= trial.other_steps;
                 fill(&mut phase, &trial, &self.options.goal);
                 (phase.verdict, phase.why) = self.judge(&trial, &phase.answers, phase.other_steps);
+                if phase.verdict == Verdict::Rejected && self.is_undecided(&trial, phase.other_steps) {
+                    phase.undecided = true;
+                    let had_time = phase.samples_ns.len() >= self.options.pairs;
+                    phase.why += if had_time { MORE_PAIRS } else { MORE_TIME };
+                }
+                if trial.tokens_vary && phase.answers == Answers::Same {
+                    phase.why += TOKENS_VARY;
+                }
                 if phase.came_true() == Some(false) {
                     self.look_again(&mut phase, &trial, &expected);
                 }
@@ -48,8 +63,33 @@ impl Search<'_> {
             ledger::keep(path, &phase, facts);
         }
         let verdict = phase.verdict;
-        self.account.phases.push(phase);
+        self.put(phase);
         Some(verdict)
+    }
+
+    /// Whether what decides could not be told, and more pairs might.
+    fn is_undecided(&self, trial: &Trial, other_steps: bool) -> bool {
+        let undecided = match &trial.goodput {
+            Some(change) if goodput::judge(change).is_some() => change.outcome == Outcome::Undecided,
+            // Requests that keep no limit are no matter of how many runs there are.
+            Some(_) if other_steps => false,
+            None if other_steps => self.of_requests(trial).is_some_and(|found| !is_told(found.outcome)),
+            _ => trial.outcome() == Outcome::Undecided,
+        };
+        undecided && (trial.goodput.is_some() || self.broken(trial).is_none())
+    }
+
+    /// The limit that the side with the change breaks, in words.
+    fn broken(&self, trial: &Trial) -> Option<String> {
+        let figures = &trial.comparison.figures;
+        let figure = |name: &str| figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
+        self.options.goal.broken_by(figure).or_else(|| trial.percentiles[1].above.clone())
+    }
+
+    /// The figure of requests that decides where steps are others than before.
+    fn of_requests<'a>(&self, trial: &'a Trial) -> Option<&'a FigureChange> {
+        let name = self.options.goal.aim.of_requests()?;
+        trial.comparison.figures.iter().find(|figure| figure.name == name)
     }
 
     /// Whether what came out is kept. `other_steps` says that steps are others than before, so that their times tell nothing.
@@ -57,8 +97,6 @@ impl Search<'_> {
         if trial.same_tokens == Some(false) && *answers == Answers::Same {
             return (Verdict::Refused, "it writes other tokens, which it must not".into());
         }
-        let comparison = &trial.comparison;
-        let figure = |name: &str| comparison.figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
         let with_percentiles = |(verdict, why): (Verdict, String)| {
             let is_worse = percentiles::is_newly_above(&trial.percentiles) && verdict == Verdict::Kept;
             let verdict = if is_worse { Verdict::Rejected } else { verdict };
@@ -80,7 +118,7 @@ impl Search<'_> {
         }
         let unread = percentiles::unread(&trial.percentiles);
         // With another remedy it may be within the limit.
-        if let Some(why) = self.options.goal.broken_by(figure).or_else(|| trial.percentiles[1].above.clone()) {
+        if let Some(why) = self.broken(trial) {
             return (Verdict::Rejected, why + &unread);
         }
         let (verdict, why) = if other_steps { self.judge_requests(trial) } else { self.judge_step(trial) };
@@ -89,9 +127,9 @@ impl Search<'_> {
 
     /// Whether it is kept for what requests take, where steps are others than before.
     fn judge_requests(&self, trial: &Trial) -> (Verdict, String) {
-        let figure = self.options.goal.aim.of_requests();
-        let found = figure.and_then(|name| trial.comparison.figures.iter().find(|figure| figure.name == name));
-        let Some(found) = found else { return (Verdict::Rejected, "requests tell nothing".into()) };
+        let Some(found) = self.of_requests(trial) else {
+            return (Verdict::Rejected, "requests tell nothing".into());
+        };
         let name = of_requests(&found.name);
         let by = match found.estimate.map(|estimate| (estimate.change, estimate.low.zip(estimate.high))) {
             Some((_, Some((low, high)))) => format!("{name} changes by {} to {}", signed(low), signed(high)),
@@ -159,6 +197,11 @@ impl Search<'_> {
     }
 }
 
+/// Whether it is clear what a change comes to.
+fn is_told(outcome: Option<Outcome>) -> bool {
+    outcome.is_some_and(|outcome| outcome != Outcome::Undecided)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Diagnosed;
@@ -195,6 +238,7 @@ mod tests {
             trial_took: Duration::ZERO,
             trial_folder: "3-batch".into(),
             starts: Starts::default(),
+            again: Vec::new(),
         };
         let state = Diagnosed {
             facts: Facts::of(&RunManifest::default()),

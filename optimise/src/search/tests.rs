@@ -39,6 +39,7 @@ fn search<'a>(options: &'a OptimiseOptions, cancel: &'a Cancel, observe: &'a mut
         trial_took: Duration::ZERO,
         trial_folder: String::new(),
         starts: Starts::default(),
+        again: Vec::new(),
     }
 }
 
@@ -122,7 +123,7 @@ fn what_moves_answers_too_far_is_refused_and_the_account_says_by_how_much() {
     let candidate = changing_answers(&second, &state).into_iter().next_back().unwrap();
     second.account.phases = first.account.phases;
     let mut phase = candidate.phase();
-    assert_eq!(second.forbidden(&state, &candidate.attempt, &mut phase), None);
+    assert_eq!(second.forbidden(&state, &candidate.attempt, &mut phase, state.took), None);
     assert_eq!(phase.quality, second.account.phases[2].quality);
     assert_eq!(calls().lines().count(), 3);
     // Without a limit, or without a quality that could be measured, it is not tried, and is not refused for good.
@@ -130,7 +131,7 @@ fn what_moves_answers_too_far_is_refused_and_the_account_says_by_how_much() {
         json!({ "variants": [{ "variant": "q4_0", "quality": null, "quality_absent": "the text is too short" }] });
     std::fs::write(dir.path().join("said.json"), said.to_string()).unwrap();
     second.account.phases.clear();
-    let unknown = second.forbidden(&state, &candidate.attempt, &mut phase);
+    let unknown = second.forbidden(&state, &candidate.attempt, &mut phase, state.took);
     assert_eq!(unknown.as_deref(), Some("quality is not known: the text is too short"));
     assert_eq!(phase.verdict, Verdict::NotTried);
 }
@@ -154,16 +155,17 @@ fn fewer_bits_of_weights_and_of_keys_and_values_are_not_kept_both_for_what_each_
     ] {
         search.account.phases = vec![Phase { verdict: Verdict::Kept, ..phase(kept) }];
         let mut row = phase(next);
-        let said = search.forbidden(&state, next, &mut row);
+        let said = search.forbidden(&state, next, &mut row, state.took);
         assert_eq!(said.as_deref().and_then(|said| said.strip_suffix(": nobody knows that of both")), why, "{said:?}");
         // What was not kept is no matter.
         search.account.phases[0].verdict = Verdict::Rejected;
-        assert_eq!(search.forbidden(&state, next, &mut row), None);
+        assert_eq!(search.forbidden(&state, next, &mut row, state.took), None);
     }
     // Where quality has no meaning, both are tried.
     let random = Facts { is_random: true, ..state.facts.clone() };
     search.account.phases = vec![Phase { verdict: Verdict::Kept, ..phase(&eight) }];
-    assert_eq!(search.forbidden(&Diagnosed { facts: random, ..state }, &cache, &mut phase(&cache)), None);
+    let (took, state) = (state.took, Diagnosed { facts: random, ..state });
+    assert_eq!(search.forbidden(&state, &cache, &mut phase(&cache), took), None);
 }
 
 /// A trial of eight pairs whose runs take `middle` of the time before, some more and some less: by the logarithm, `wide` more at
@@ -187,7 +189,15 @@ fn uneven(middle: f64, wide: f64) -> Trial {
         }
     }
     let comparison = compare(&a, &b, &CompareOptions::default()).expect("comparable");
-    Trial { comparison, samples_ns, same_tokens: Some(true), goodput: None, percentiles: Default::default() }
+    Trial {
+        comparison,
+        samples_ns,
+        other_steps: false,
+        same_tokens: Some(true),
+        tokens_vary: false,
+        goodput: None,
+        percentiles: Default::default(),
+    }
 }
 
 #[test]
@@ -381,4 +391,113 @@ fn an_undecided_trial_is_rejected_in_words() {
     );
     let (verdict, why) = said(&uneven(0.8, 0.005));
     assert!(verdict == Verdict::Kept && why.starts_with("a step changes by −20."), "{why}");
+}
+
+/// What a trial of a row comes to.
+fn settled(search: &mut Search<'_>, phase: Phase, trial: Trial) -> Phase {
+    let expected = Expected { state: &trained(), promised: None, commands: None };
+    search.settle(phase, Ok(Some(trial)), expected).expect("it was not interrupted");
+    search.account.phases.last().expect("a row").clone()
+}
+
+#[test]
+fn what_is_undecided_is_tried_again_where_more_pairs_are_possible() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&options, &cancel, &mut observe);
+    let change = Change::default().option("threads", 1);
+    let row = || blank("threads", "Threads", &change, Answers::Same);
+    let undecided = settled(&mut search, row(), uneven(1.0, 0.42));
+    assert!(undecided.verdict == Verdict::Rejected && undecided.undecided, "{undecided:?}");
+    assert!(undecided.why.contains("there was no time for more pairs: `--resume` with a larger"), "{undecided:?}");
+    assert_eq!(serde_json::to_value(&undecided).unwrap()["undecided"], json!(true));
+    // What is clear, or breaks a limit whatever it gains, is not.
+    for clear in [uneven(0.8, 0.005), uneven(1.25, 0.005)] {
+        let other = blank("allocator", "Allocator", &Change::default(), Answers::Same);
+        assert!(!settled(&mut search, other, clear).undecided);
+    }
+    let above = Held { level: Level::HardlyAbove, above: Some("above".into()), unread: 0 };
+    let breaks = Trial { percentiles: [Held::default(), above], ..uneven(1.0, 0.42) };
+    assert!(!settled(&mut search, blank("batch", "Batch", &Change::default(), Answers::Same), breaks).undecided);
+
+    // A later call with no more time lets it stand, and one with more tries it once.
+    let mut rows = search.account.phases.clone();
+    rows.retain(|phase| phase.verdict != Verdict::Kept);
+    search.account.phases.clone_from(&rows);
+    assert!(search.was_tried("threads", &change, false));
+    search.try_again(8);
+    assert!(search.was_tried("threads", &change, false), "as many as it had");
+    search.try_again(9);
+    assert!(!search.was_tried("threads", &change, false));
+    assert_eq!(search.pairs_before(&key(&undecided)), Some(8));
+    // Where there is no time after all, the row stands.
+    search.put(row());
+    assert_eq!((&search.account.phases, search.was_tried("threads", &change, false)), (&rows, true));
+    search.try_again(9);
+    let kept = settled(&mut search, row(), uneven(0.8, 0.005));
+    assert_eq!(kept.verdict, Verdict::Kept);
+    let of_it: Vec<&Phase> = search.account.phases.iter().filter(|phase| phase.remedy == "threads").collect();
+    assert_eq!(of_it, [&kept], "one row of the same change");
+    assert!(search.was_tried("threads", &change, false));
+}
+
+#[test]
+fn a_row_says_when_the_program_itself_writes_other_tokens_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&options, &cancel, &mut observe);
+    let trial = Trial { same_tokens: None, tokens_vary: true, ..uneven(0.8, 0.005) };
+    let row = settled(&mut search, blank("threads", "Threads", &Change::default(), Answers::Same), trial);
+    assert!(row.verdict == Verdict::Kept && row.why.ends_with("so that tokens tell nothing"), "{row:?}");
+}
+
+/// A program that stands for `candlescope bench variants` and does not end.
+fn endless(dir: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let program = dir.join("candlescope");
+    std::fs::write(&program, "#!/bin/sh\nsleep 120\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn quality_takes_no_more_than_what_is_left_of_the_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut loose = options(endless(dir.path()), &dir.path().join("study"), 0.08);
+    loose.budget = Duration::from_secs(2);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&loose, &cancel, &mut observe);
+    let (state, took) = (trained(), Duration::from_millis(10));
+    let candidate = changing_answers(&search, &state).remove(0);
+    assert_eq!(search.attempt(&state, candidate, LEAST_PAIRS, took).unwrap(), Some(false));
+    // It waits for what it interrupted to end.
+    assert!(search.began.elapsed() < Duration::from_secs(30), "{:?}", search.began.elapsed());
+    let [row] = &search.account.phases[..] else { panic!("{:?}", search.account.phases) };
+    let why =
+        (row.why.contains("was not measured within the"), row.why.contains("`--resume` with a larger `--budget`"));
+    assert_eq!((row.verdict, why), (Verdict::NotTried, (true, true)), "{row:?}");
+    assert!(!dir.path().join("study/trials").exists(), "no run was made of it");
+}
+
+#[test]
+fn an_interrupt_ends_the_measurement_of_quality() {
+    let dir = tempfile::tempdir().unwrap();
+    let loose = options(endless(dir.path()), &dir.path().join("study"), 0.08);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&loose, &cancel, &mut observe);
+    let state = trained();
+    let candidate = changing_answers(&search, &state).remove(0);
+    let printed = dir.path().join("study/quality/f16.json");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Once it has begun.
+            (0..1_000).take_while(|_| !printed.exists()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+            cancel.cancel();
+        });
+        assert_eq!(search.attempt(&state, candidate, LEAST_PAIRS, state.took).unwrap(), None);
+    });
+    assert!(search.began.elapsed() < Duration::from_secs(60), "{:?}", search.began.elapsed());
+    assert!(search.account.phases.is_empty(), "whoever goes on measures it: {:?}", search.account.phases);
 }

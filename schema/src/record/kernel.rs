@@ -55,10 +55,11 @@ record! {
         correlation: u32 => Int,
         /// CUDA graph it was launched by.
         graph: Option<u32> => Int,
-        /// Node of that graph; with it, seq and path are those of the interval in which it was captured, and launch is the graph's.
+        /// Node of that graph; with it, seq and path are those of the interval in which it was captured, and launch is
+        /// the graph's.
         graph_node: Option<u64> => Int,
-        /// 1 if nobody saw the graph's capture, and seq and path follow from what ran: the same kernels in the same order as in layers
-        /// that are known. Null otherwise.
+        /// 1 if nobody saw the graph's capture, and seq and path follow from what ran: the same kernels in the same
+        /// order as in layers that are known. Null otherwise.
         derived: Option<bool> => Narrow,
     }
 }

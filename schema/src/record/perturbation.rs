@@ -33,8 +33,8 @@ record! {
         period_ns: Option<u64> => Int,
         /// Intervals of the target in the stretch, on all threads.
         intervals: u64 => Int,
-        /// Their time on that side, without what was added, nanoseconds; on a device, where nothing is marked in a stretch, what
-        /// they took in recorded steps.
+        /// Their time on that side, without what was added, nanoseconds; on a device, where nothing is marked in a
+        /// stretch, what they took in recorded steps.
         interval_ns: u64 => Int,
         /// Time that was added, nanoseconds: as it passed on the host, or as a device was asked for it.
         added_ns: u64 => Int,

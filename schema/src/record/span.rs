@@ -10,7 +10,8 @@ record! {
     /// One interval: one enter/exit pair of a span. Work is annotated on the interval itself; that of its children is
     /// not included.
     SpanRecord, Span, Spans {
-        /// Number of the interval, unique in the run; ascending in enter order within one thread, but for replayed ones (`graph`).
+        /// Number of the interval, unique in the run; ascending in enter order within one thread, but for replayed ones
+        /// (`graph`).
         seq: u64 => Int,
         /// seq of the interval open on the same thread when this one was entered.
         parent_seq: Option<u64> => Int,
@@ -18,8 +19,8 @@ record! {
         trace_id: TraceId => Word,
         /// W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry.
         span_id: SpanId => Int,
-        /// Number of the step; null for what stands above steps: entries of a request's span, and ranges by start and end of a
-        /// recorded program.
+        /// Number of the step; null for what stands above steps: entries of a request's span, and ranges by start and
+        /// end of a recorded program.
         step: Option<u64> => Int,
         /// Innermost phase: prefill, decode, sample, encode or vision; null outside a marked phase.
         phase: Option<Phase> => Word,
@@ -62,18 +63,19 @@ record! {
         blocked_ns: Option<u64> => Int,
         /// Pages that the system had to provide within it.
         page_faults: Option<u64> => Int,
-        /// CUDA graph that replayed it: it was not entered then, so that its duration on the host is 0 and its start that of the
-        /// graph's launch; its work is what was stated when it was captured. Null for intervals that were entered.
+        /// CUDA graph that replayed it: it was not entered then, so that its duration on the host is 0 and its start
+        /// that of the graph's launch; its work is what was stated when it was captured. Null for intervals that were
+        /// entered.
         graph: Option<u32> => Int,
-        /// 1 if it was replayed, and that follows from what ran, because nobody saw the graph's capture; see the column of kernels. Null
-        /// otherwise.
+        /// 1 if it was replayed, and that follows from what ran, because nobody saw the graph's capture; see the column
+        /// of kernels. Null otherwise.
         derived: Option<bool> => Narrow,
     }
 }
 
 impl SpanRecord {
-    /// The time in which it was open on the host, start and duration in nanoseconds; `None` if it was [replayed](Self::graph),
-    /// not entered.
+    /// The time in which it was open on the host, start and duration in nanoseconds; `None` if it was
+    /// [replayed](Self::graph), not entered.
     pub fn host_time(&self) -> Option<(HostNs, u64)> {
         self.graph.is_none().then_some((self.host_start, self.host_dur_ns))
     }

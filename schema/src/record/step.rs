@@ -71,8 +71,8 @@ record! {
         blocked_ns: Option<u64> => Int,
         /// Pages that the system had to provide within it.
         page_faults: Option<u64> => Int,
-        /// How it ran, where the program says it: replay (of a CUDA graph), or why call by call: not_asked, warm_up, no_device,
-        /// stream, capture_failed, quantized or model.
+        /// How it ran, where the program says it: replay (of a CUDA graph), or why call by call: not_asked, warm_up,
+        /// no_device, stream, capture_failed, quantized or model.
         ran: Option<Ran> => Word,
     }
 }

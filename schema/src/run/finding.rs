@@ -215,7 +215,7 @@ impl PartialEq for Finding {
 
 /// A finding as in `run.json`. The first four keys are older than the others, and every reader relies on them.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenFinding {
     severity: Severity,
     code: Code,
     message: String,
@@ -233,7 +233,7 @@ impl Serialize for Finding {
         let json = |value: Option<serde_json::Result<Json>>| {
             value.transpose().map(Option::unwrap_or_default).map_err(serde::ser::Error::custom)
         };
-        let written = Written {
+        let written = WrittenFinding {
             severity: self.severity,
             code: self.code.clone(),
             message: self.message(),
@@ -248,7 +248,8 @@ impl Serialize for Finding {
 impl<'de> Deserialize<'de> for Finding {
     /// Places and evidence that this release does not understand are left out; message and remedy remain.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Written { severity, code, message, remedy, place, evidence } = Written::deserialize(deserializer)?;
+        let WrittenFinding { severity, code, message, remedy, place, evidence } =
+            WrittenFinding::deserialize(deserializer)?;
         let place = place.as_object().into_iter().flatten().filter_map(|(kind, name)| {
             let kind = serde_json::from_value(Json::from(kind.as_str())).ok()?;
             Some((kind, name.as_str()?.to_string()))

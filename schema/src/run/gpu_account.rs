@@ -128,16 +128,17 @@ pub struct KernelAccount {
     pub of_graphs: u64,
     /// Of these, the ones whose graph was captured under the session: they are in the interval that captured them.
     pub of_captured: u64,
-    /// And those whose graph was not, but ran the same kernels in the same order as layers that are known: which interval they are in
-    /// is derived.
+    /// And those whose graph was not, but ran the same kernels in the same order as layers that are known: which
+    /// interval they are in is derived.
     pub of_derived: u64,
     /// Kernels, copies and memsets that the recorder lost, or timed impossibly.
     pub dropped: u64,
     /// Of these, the ones of a graph that seemed to take far longer than in other replays, beside those that follow them.
     pub mistimed: u64,
-    /// Kernels, copies and memsets that replays of graphs had fewer than nearly all other replays of the same graph, beside those
-    /// that were dropped: the recorder told of no loss. Steps that lack them have no time from kernels. Where the same ones were
-    /// left out again and again, a part of the graph runs on a condition, and they are not counted.
+    /// Kernels, copies and memsets that replays of graphs had fewer than nearly all other replays of the same graph,
+    /// beside those that were dropped: the recorder told of no loss. Steps that lack them have no time from kernels.
+    /// Where the same ones were left out again and again, a part of the graph runs on a condition, and they are not
+    /// counted.
     pub untold: u64,
     /// Lower limit of how far the recorder's clock may be off from the host's, in nanoseconds: half the width of the
     /// bracket around the worst reading of both, how far readings were from the line through their neighbours, and how

@@ -1,6 +1,6 @@
 //! Findings that follow from the manifest alone: one set of rules, for the end of a run and for its readers.
 
-use super::{Code, Finding, LossCounts, RunManifest, Severity, StepCounts};
+use super::{Code, Finding, LossCounts, RunManifest, Severity, StepCounts, option_key, result_key};
 use crate::record::RecordKind;
 
 /// The findings about a run of which only the manifest is known, because it was killed or an old release wrote it.
@@ -34,7 +34,7 @@ impl Circumstances {
             steps.begun == steps.paused.saturating_add(steps.captured)
         } else {
             // Without step counts only the session knew whether recording was ever on; it reported missing spans if so.
-            let paused = manifest.options.get("paused").is_some_and(|paused| paused == true);
+            let paused = option_key::PAUSED.of(&manifest.options) == Some(true);
             manifest.steps.is_some() && paused && !told(Code::NoSpans)
         };
         Self {
@@ -78,7 +78,7 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     for exporter in &manifest.exporters {
         super::judge_exporters::findings(exporter, manifest, &mut found);
     }
-    if let Some(error) = manifest.results.get("error").and_then(serde_json::Value::as_str) {
+    if let Some(error) = result_key::ERROR.of(&manifest.results) {
         found.push(
             Finding::new(
                 Code::ProgramFailed,

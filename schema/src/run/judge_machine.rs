@@ -1,6 +1,6 @@
 //! What the use of the machine says about a run: the rules of [`judge`](super::judge) for it.
 
-use super::{Code, Finding, MachineUse, RayonThreads, RunManifest, env_key};
+use super::{Code, Finding, MachineUse, RayonThreads, RunManifest, env_key, option_key};
 use serde_json::Value;
 
 /// Share of the time that a quota may take before the run says so.
@@ -41,7 +41,7 @@ fn seconds(finding: Finding, name: &'static str, seconds: f64) -> Finding {
 
 /// Threads that computed on the processors; `None` where a GPU computes, or nobody says.
 fn threads(manifest: &RunManifest) -> Option<u64> {
-    let device = manifest.options.get("device").and_then(Value::as_str);
+    let device = option_key::DEVICE.of(&manifest.options);
     let on_cpu =
         device.is_none_or(|device| device == "cpu") && manifest.gpu.as_ref().is_none_or(|g| g.devices.is_empty());
     env_key::COMPUTE_THREADS.of(&manifest.environment).filter(|_| on_cpu)

@@ -1,6 +1,7 @@
-//! Keys of the free maps of `run.json` (`environment`, `model`, `options`, `results`; those of `study.json` and `env.json` are the
-//! same), for those who write and those who read them. The maps stay maps: a program may add what it likes, and a reader keeps what
-//! it does not know. What one crate writes and another reads is declared here once, with the type of its value.
+//! Keys of the free maps of `run.json` (`environment`, `model`, `options`, `results`; those of `study.json` and
+//! `env.json` are the same), for those who write and those who read them. The maps stay maps: a program may add what it
+//! likes, and a reader keeps what it does not know. What one crate writes and another reads is declared here once, with
+//! the type of its value.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -174,11 +175,20 @@ keys! {
         STEPS_BY_PATTERN: u64 = "steps_by_pattern";
         /// Results that each of the latter fetches.
         RESULTS_A_STEP: u64 = "results_a_step";
-        /// How like these repetitions are to the ones before them, in the mean: launches that both have ÷ launches that either has, by
-        /// kernel; of several results a step, where they are least alike. 1 for the same launches; from 0.8 on it is a repetition.
+        /// How like these repetitions are to the ones before them, in the mean: launches that both have ÷ launches that
+        /// either has, by kernel; of several results a step, where they are least alike. 1 for the same launches; from
+        /// 0.8 on it is a repetition.
         STEPS_ALIKE: f64 = "steps_alike";
         /// The same of the repetition that is least like the one before it.
         STEPS_ALIKE_LEAST: f64 = "steps_alike_least";
+        /// How sure it is that these steps are what their pattern says: of those that a known pattern foretold, the
+        /// share that were repetitions, as the lower end of its interval of 95 % (Wilson's).
+        STEPS_CONFIDENCE: f64 = "steps_confidence";
+        /// What the library that records such a program reported, a text each, such as that CUPTI stays attached.
+        RECORDER_PROBLEMS: [Value] = "recorder_problems";
+        /// Processes that were forked from such a program while it was recorded, and that made ranges or started the
+        /// driver: nothing of them is recorded.
+        FORKED_UNRECORDED: u64 = "forked_unrecorded";
         /// Version of NVIDIA's driver.
         NVIDIA_DRIVER: str = "nvidia_driver";
         /// Version of CUDA that the driver has.
@@ -299,16 +309,17 @@ keys! {
     result_key {
         /// The data set whose prompts were run: `name`, `prompts_used`, `prompts_there`, `left_out_too_long`.
         DATASET: Map<String, Value> = "dataset";
-        /// How prompts of a data set begin, in one pass over those that ran: `tokens` of all, `shared` of these that a slot could hold
-        /// from a prompt before, `reused` of them that were not computed again for that reason.
+        /// How prompts of a data set begin, in one pass over those that ran: `tokens` of all, `shared` of these that a
+        /// slot could hold from a prompt before, `reused` of them that were not computed again for that reason.
         PROMPT_SHARING: Map<String, Value> = "prompt_sharing";
-        /// How often texts repeat themselves or their prompts: the `steps` in which their `tokens` behind the first ones can be
-        /// decoded where up to `ahead` tokens are looked up in the text and checked in one pass, and the `checks` among these steps,
-        /// which check any.
+        /// How often texts repeat themselves or their prompts: the `steps` in which their `tokens` behind the first
+        /// ones can be decoded where up to `ahead` tokens are looked up in the text and checked in one pass, and the
+        /// `checks` among these steps, which check any.
         NGRAM_LOOKUP: Map<String, Value> = "ngram_lookup";
         /// Why the last request ended.
         FINISH_REASON: str = "finish_reason";
-        /// SHA-256 of the tokens of each measured request's first sequence, in order: the same where two runs wrote the same.
+        /// SHA-256 of the tokens of each measured request, in order: the same where two runs wrote the same. Of several
+        /// sequences, those of the first, and of each that wrote others.
         OUTPUT_SHA256: str = "output_sha256";
         /// What ended the program.
         ERROR: str = "error";

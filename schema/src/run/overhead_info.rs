@@ -38,15 +38,16 @@ pub struct BudgetKept {
     pub target: f64,
     /// Steps that were recorded, of those that began while recording was on.
     pub kept: f64,
-    /// What recording took of all steps' time: the cost of a recorded step, as measured in place, × `kept` (derived). With that
-    /// of windows of kernels; without stacks, whose samples come in every step. `None` if no plain step was compared.
+    /// What recording took of all steps' time: the cost of a recorded step, as measured in place, × `kept` (derived).
+    /// With that of windows of kernels; without stacks, whose samples come in every step. `None` if no plain step was
+    /// compared.
     pub ratio: Option<f64>,
     /// Lower end of its 95 % interval; `None` without one.
     pub low: Option<f64>,
     /// Upper end of that interval; `None` without one.
     pub high: Option<f64>,
-    /// Whether the budget was held: true if the whole interval is within it, false if all of it is above; `None` if neither, or
-    /// without an interval.
+    /// Whether the budget was held: true if the whole interval is within it, false if all of it is above; `None` if
+    /// neither, or without an interval.
     pub held: Option<bool>,
 }
 
@@ -79,8 +80,8 @@ pub struct InPlaceOverhead {
     pub high: Option<f64>,
     /// By kind of step, which is its span's name.
     pub kinds: BTreeMap<String, InPlaceKind>,
-    /// Steps whose kernels were recorded (`n_recorded`) beside the median of recorded steps of their kind before the recorder was
-    /// switched on, in place of plain ones: what a window costs in addition. `None` if there were none.
+    /// Steps whose kernels were recorded (`n_recorded`) beside the median of recorded steps of their kind before the
+    /// recorder was switched on, in place of plain ones: what a window costs in addition. `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<InPlaceKind>,
 }

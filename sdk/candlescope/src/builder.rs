@@ -40,6 +40,12 @@ pub fn builder() -> Builder {
     }
 }
 
+/// A name that no other process's run has on this machine.
+#[cfg(feature = "parquet")]
+fn new_run_id() -> String {
+    format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id())
+}
+
 impl Builder {
     /// Writes a run into the directory `run`, which must be empty or absent. `candlescope report` reads it.
     #[cfg(feature = "parquet")]
@@ -50,7 +56,7 @@ impl Builder {
     /// Writes a run into a new directory below `dir`, of a name that no other process's has on this machine.
     #[cfg(feature = "parquet")]
     pub fn parquet_below(self, dir: impl AsRef<std::path::Path>) -> Self {
-        let run_id = format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id());
+        let run_id = new_run_id();
         self.parquet(dir.as_ref().join(&run_id)).run_id(&run_id)
     }
 
@@ -58,9 +64,9 @@ impl Builder {
     /// read the days and machines that a question needs.
     #[cfg(feature = "parquet")]
     pub fn parquet_hive(self, root: impl AsRef<std::path::Path>) -> Self {
-        let now_ns = candlescope_core::HostNs::now().0;
-        let folders = candlescope_core::hive::folders(now_ns, &candlescope_core::host_name());
-        self.parquet_below(root.as_ref().join(folders))
+        let run_id = new_run_id();
+        let config = candlescope_exporters::parquet::ParquetConfig::by_day_and_machine(root, &run_id);
+        self.parquet_with(config).run_id(&run_id)
     }
 
     /// Like [`parquet`](Builder::parquet), with the given rotation, budget and compression.
@@ -126,6 +132,8 @@ impl Builder {
     /// Like [`prometheus`](Builder::prometheus), with the given limit on paths.
     #[cfg(feature = "prometheus")]
     pub fn prometheus_with(self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
+        #[cfg(unix)]
+        crate::sys::close_sockets_in_forked_children();
         self.exporter(candlescope_exporters::prometheus::PrometheusExporter::new(config))
     }
 

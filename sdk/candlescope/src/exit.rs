@@ -6,9 +6,7 @@ use candlescope_core::run::{Code, RunManifest};
 use candlescope_core::{Handle, Session};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
-#[cfg(unix)]
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How much longer than the session's own limit the end of a process waits for it.
 const SLACK: Duration = Duration::from_millis(500);
@@ -30,6 +28,7 @@ pub(crate) struct Ending {
     report_at_end: bool,
     destinations: Vec<String>,
     state: AtomicU8,
+    process: u32,
 }
 
 /// Those of all scopes.
@@ -48,6 +47,7 @@ impl Ending {
             report_at_end,
             destinations,
             state: AtomicU8::new(LIVES),
+            process: std::process::id(),
         });
         let mut endings = lock(&ENDINGS);
         endings.retain(|ending| ending.strong_count() > 0);
@@ -62,9 +62,13 @@ impl Ending {
         &self.handle
     }
 
-    /// Ends the session, unless somebody has.
+    /// Ends the session, unless somebody has. Where another thread is about to, this one waits for it, within the
+    /// session's limit: it may end the process next.
     pub(crate) fn end(&self) -> Option<RunManifest> {
-        let session = lock(&self.session).take()?;
+        let Some(session) = lock(&self.session).take() else {
+            self.wait();
+            return None;
+        };
         let manifest = session.finish();
         self.state.store(WRITTEN, Ordering::Release);
         // A forked child has no account: the run belongs to the parent, and that was reported already.
@@ -74,6 +78,17 @@ impl Ending {
         }
         self.state.store(DONE, Ordering::Release);
         Some(manifest)
+    }
+
+    fn wait(&self) {
+        let (begun, most) = (Instant::now(), self.timeout.saturating_add(SLACK));
+        // In a forked child nobody is about to.
+        while self.state.load(Ordering::Acquire) == LIVES
+            && std::process::id() == self.process
+            && begun.elapsed() < most
+        {
+            std::thread::sleep(Duration::from_micros(500));
+        }
     }
 }
 

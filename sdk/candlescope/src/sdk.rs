@@ -3,11 +3,10 @@
 //! The manifest that an exporter gets is in [`run`](crate::run).
 
 // Exporters, and what they get.
-pub use candlescope_core::vocabulary::ParseShapeError;
 pub use candlescope_core::{
     Batch, DropReason, ExportError, Exporter, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Ledger,
-    MemoryExporter, PathInfo, Phase, Ran, RecordKind, RequestRecord, SampleRecord, Served, Shape, SpanId, SpanRecord,
-    StepRecord, ThreadInfo, TraceId, UnrecordedStep,
+    MemoryExporter, ParseShapeError, PathInfo, Phase, Ran, RecordKind, RequestRecord, SampleRecord, Served, Shape,
+    SpanId, SpanRecord, StepRecord, ThreadInfo, TraceId, UnrecordedStep,
 };
 #[doc(hidden)]
 pub use candlescope_core::{estimate, exporter::describe, host_metric, metric, stretches};

@@ -51,3 +51,19 @@ pub(crate) fn spare_forked_children() -> std::io::Result<()> {
     // SAFETY: `getpid` and the emulation, which sets the default action and raises the signal, are safe in a handler.
     unsafe { signal_hook::low_level::register(SIGTERM, action) }.map(drop)
 }
+
+/// Has forked children close the sockets that listen for Prometheus: nobody there answers, and the address stays taken
+/// for as long as one of them lives.
+#[cfg(feature = "prometheus")]
+pub(crate) fn close_sockets_in_forked_children() {
+    extern "C" fn in_child() {
+        for socket in candlescope_exporters::prometheus::listening() {
+            // SAFETY: the child's own copy of the descriptor, which nothing there uses: its server's thread is the
+            // parent's.
+            unsafe { libc::close(socket) };
+        }
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the function lives as long as the program, does not unwind, and is safe between `fork` and what follows.
+    ONCE.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+}

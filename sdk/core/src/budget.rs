@@ -47,9 +47,10 @@ impl Budget {
         self.below.load(Relaxed) as f64 / u64::MAX as f64
     }
 
-    /// The cost of a recorded step was measured anew. Until it has an interval, nothing changes. The upper end counts, so that
-    /// the budget is held whatever is true within the interval; but a wide one, as of the first steps or on a busy machine, takes at
-    /// most [`DOUBT`] times what the estimate itself takes, because without recorded steps it would stay wide.
+    /// The cost of a recorded step was measured anew. Until it has an interval, nothing changes. The upper end counts,
+    /// so that the budget is held whatever is true within the interval; but a wide one, as of the first steps or on a
+    /// busy machine, takes at most [`DOUBT`] times what the estimate itself takes, because without recorded steps it
+    /// would stay wide.
     pub(crate) fn adjust(&self, cost: Cost) {
         let Some((_, high)) = cost.interval else { return };
         let affordable = |cost: f64| if cost <= self.target { 1.0 } else { self.target / cost };

@@ -1,10 +1,11 @@
-//! Where programs of one user keep what outlives them: measured peaks, promises put to the test, which processes are at work.
+//! Where programs of one user keep what outlives them: measured peaks, promises put to the test, which processes are at
+//! work.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// `$XDG_CACHE_HOME/candlescope`, else `~/.cache/candlescope`, else `%LOCALAPPDATA%\candlescope`, which Windows sets; `None` if no
-/// variable names an absolute path.
+/// `$XDG_CACHE_HOME/candlescope`, else `~/.cache/candlescope`, else `%LOCALAPPDATA%\candlescope`, which Windows sets;
+/// `None` if no variable names an absolute path.
 pub fn cache_directory() -> Option<PathBuf> {
     directory_of(|name| std::env::var_os(name))
 }

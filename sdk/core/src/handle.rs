@@ -339,6 +339,7 @@ impl Handle {
     /// while handle.perturbing().running {
     ///     let _step = tracing::trace_span!("step").entered();
     ///     let _part = tracing::trace_span!("part").entered();
+    ///     std::thread::sleep(std::time::Duration::from_millis(1));
     /// }
     /// session.finish();
     /// let stretches = memory.batch().perturbations;

@@ -1,7 +1,8 @@
 //! The core of candlescope: what a record is, the `tracing` layer that makes records, and the pipeline behind it.
 //!
-//! Programs name its types through `candlescope`, and exporters and collectors through `candlescope::sdk`. What is shown here is
-//! what these name, and promised as they are; what other crates of ours need besides is hidden, and changes with any release.
+//! Programs name its types through `candlescope`, and exporters and collectors through `candlescope::sdk`. What is
+//! shown here is what these name, and promised as they are; what other crates of ours need besides is hidden, and
+//! changes with any release.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

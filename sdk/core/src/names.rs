@@ -51,19 +51,19 @@ pub(crate) struct Names {
 }
 
 /// Held by a thread while it interns a name, so that it does not wait for itself.
-struct Announcing;
+struct InternGuard;
 
 thread_local! {
     static ANNOUNCING: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Announcing {
+impl InternGuard {
     fn begin() -> Option<Self> {
         (!ANNOUNCING.replace(true)).then_some(Self)
     }
 }
 
-impl Drop for Announcing {
+impl Drop for InternGuard {
     fn drop(&mut self) {
         ANNOUNCING.set(false);
     }
@@ -96,7 +96,7 @@ impl Names {
         module: Option<Arc<Slot>>,
         announce: impl FnOnce(u32),
     ) -> u32 {
-        let Some(_announcing) = Announcing::begin() else { return OTHER };
+        let Some(_announcing) = InternGuard::begin() else { return OTHER };
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let known = module.as_ref().map(|slot| slot.get().cloned());
         let key = match known {

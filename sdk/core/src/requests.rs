@@ -46,7 +46,7 @@ pub(crate) struct OpenRequests {
 
 /// What is known of a request when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRequest {
     /// Start of its first phase, or of its first step if it has no phase.
     pub(crate) first_step: Option<Ticks>,
     pub(crate) recorded: bool,
@@ -87,9 +87,9 @@ impl OpenRequests {
     }
 
     /// Called when a request ends: none of its spans is open on any thread.
-    pub(crate) fn close(&self, number: u32) -> Ended {
+    pub(crate) fn close(&self, number: u32) -> EndedRequest {
         let Some(slot) = self.find(number) else {
-            return Ended { first_step: None, recorded: true, perturbed: false };
+            return EndedRequest { first_step: None, recorded: true, perturbed: false };
         };
         // A step that is no phase may be the application's: a poll of a handler that waits for its turn.
         let (step, phase) = (slot.first_step.swap(NONE, Relaxed), slot.first_phase.swap(NONE, Relaxed));
@@ -98,7 +98,7 @@ impl OpenRequests {
         let perturbed = slot.perturbed.swap(false, Relaxed);
         slot.context.store(0, Relaxed);
         slot.number.store(0, Release);
-        Ended { first_step: (first != NONE).then_some(Ticks(first)), recorded, perturbed }
+        EndedRequest { first_step: (first != NONE).then_some(Ticks(first)), recorded, perturbed }
     }
 
     /// Called when a step of the request begins. Returns whether the caller must report the step's start, because it is
@@ -164,10 +164,10 @@ mod tests {
         requests.mark_perturbed(7);
         requests.context(7, 12);
         assert_eq!(requests.tokens_in_flight(), 12);
-        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(80)), recorded: true, perturbed: true });
+        assert_eq!(requests.close(7), EndedRequest { first_step: Some(Ticks(80)), recorded: true, perturbed: true });
         requests.open(7);
         assert_eq!(requests.tokens_in_flight(), 0);
-        assert_eq!(requests.close(7), Ended { first_step: None, recorded: false, perturbed: false });
+        assert_eq!(requests.close(7), EndedRequest { first_step: None, recorded: false, perturbed: false });
     }
 
     /// A handler is polled at 10 and waits for its turn; its prefill begins at 70.
@@ -179,7 +179,7 @@ mod tests {
         assert!(requests.step(7, true, true), "no phase yet");
         requests.first_step(7, Ticks(70), true);
         assert!(!requests.step(7, true, true));
-        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(70)), recorded: true, perturbed: false });
+        assert_eq!(requests.close(7), EndedRequest { first_step: Some(Ticks(70)), recorded: true, perturbed: false });
     }
 
     #[test]

@@ -190,11 +190,11 @@ impl SessionBuilder {
     }
 
     /// Holds the cost of recording to a share of all steps' time, such as 0.01: it is measured in place, as by
-    /// [`overhead_probe`](Self::overhead_probe) (one step in five unless told otherwise), and steps are left out, at random and eight
-    /// of a thread in a row, until what the others cost is within it. `overhead.budget` of `run.json` says whether it was held, with the
-    /// interval of the measurement; [`Schedule`]s and windows that are asked for go on. Until six plain steps of a kind could be
-    /// compared, all others are recorded. Windows of kernels count, and have all their steps; stacks, whose samples come in
-    /// every step, do not count.
+    /// [`overhead_probe`](Self::overhead_probe) (one step in five unless told otherwise), and steps are left out, at
+    /// random and eight of a thread in a row, until what the others cost is within it. `overhead.budget` of `run.json`
+    /// says whether it was held, with the interval of the measurement; [`Schedule`]s and windows that are asked for go
+    /// on. Until six plain steps of a kind could be compared, all others are recorded. Windows of kernels count, and
+    /// have all their steps; stacks, whose samples come in every step, do not count.
     pub fn cost(mut self, share: f64) -> Self {
         self.cost = Some(share);
         self
@@ -277,8 +277,8 @@ impl SessionBuilder {
 
     /// Rank of this process in a distributed run.
     ///
-    /// Without it, it is taken from the environment, where launchers put it: `RANK` and `WORLD_SIZE` (torchrun), `OMPI_COMM_WORLD_*`,
-    /// `PMI_*`, `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` (srun).
+    /// Without it, it is taken from the environment, where launchers put it: `RANK` and `WORLD_SIZE` (torchrun),
+    /// `OMPI_COMM_WORLD_*`, `PMI_*`, `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` (srun).
     pub fn rank(mut self, rank: u32) -> Self {
         (self.manifest.rank, self.rank_given) = (rank, true);
         self
@@ -288,6 +288,16 @@ impl SessionBuilder {
     /// read as one. Taken from the environment in the same way.
     pub fn world_size(mut self, processes: u32) -> Self {
         self.manifest.world_size = Some(processes);
+        self
+    }
+
+    /// What the job is called whose processes are the ranks: the same in all of them, and in no other of as many
+    /// processes at the same time.
+    ///
+    /// Taken from the environment in the same way: `TORCHELASTIC_RUN_ID`, `MASTER_ADDR` and `MASTER_PORT` (torchrun),
+    /// `PMIX_NAMESPACE` (Open MPI), `PMI_JOBID`, `SLURM_JOB_ID` and `SLURM_STEP_ID` (srun).
+    pub fn job(mut self, job: impl Into<String>) -> Self {
+        self.manifest.job = Some(job.into());
         self
     }
 

@@ -26,9 +26,9 @@ pub fn note(finding: Finding) {
 
 /// How far a session has read.
 #[derive(Debug)]
-pub(crate) struct Read(AtomicUsize);
+pub(crate) struct NotesRead(AtomicUsize);
 
-impl Read {
+impl NotesRead {
     /// What was noted before the session is not about it.
     pub(crate) fn new() -> Self {
         Self(AtomicUsize::new(COUNT.load(Ordering::Acquire)))

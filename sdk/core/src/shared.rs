@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// Whether the model's spans reach the layer.
     pub(crate) visible: Visible,
     /// Which findings about the process the session has.
-    pub(crate) setup_notes: setup_notes::Read,
+    pub(crate) setup_notes: setup_notes::NotesRead,
     pub(crate) ring_capacity: usize,
     pub(crate) ring_room: Arc<RingRoom>,
     /// Incremented whenever a span id of the bucket is given out again, so that the threads' caches are safe although
@@ -213,7 +213,7 @@ impl Shared {
             diagnostics: hooks.diagnostics,
             notices: Notices::default(),
             visible: Visible::default(),
-            setup_notes: setup_notes::Read::new(),
+            setup_notes: setup_notes::NotesRead::new(),
             ring_capacity: rings.capacity,
             ring_room: Arc::new(RingRoom::new(rings.memory)),
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
@@ -294,8 +294,8 @@ impl Shared {
         if self.control.begin_experiment() { Ok(()) } else { Err(PerturbRefused::Ended) }
     }
 
-    /// Calls `take` for every experiment whose rows may not have been taken. Steps are recorded as usual again once the latest
-    /// has its pairs.
+    /// Calls `take` for every experiment whose rows may not have been taken. Steps are recorded as usual again once the
+    /// latest has its pairs.
     pub(crate) fn each_experiment(&self, mut take: impl FnMut(&Experiment)) {
         let mut all = self.all_experiments();
         all.iter().for_each(|experiment| take(experiment));

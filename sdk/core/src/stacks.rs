@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Samples a second of a thread's CPU time where nobody says otherwise: a prime, out of step with what happens every millisecond.
+/// Samples a second of a thread's CPU time where nobody says otherwise: a prime, out of step with what happens every
+/// millisecond.
 pub const USUAL_HZ: u32 = 499;
 
 /// Stacks cannot be sampled, or not any more. The message gives the reason and the remedy; the run goes on without them.
@@ -116,8 +117,8 @@ pub trait StackSource: Send + 'static {
     /// after the start and again after the last delivery, for those that were not known before; what was said stays.
     fn describe(&mut self) -> BTreeMap<String, Value>;
 
-    /// How long after a delivery the next one is wanted, so that nothing is lost; 10 ms unless it says otherwise. It is asked
-    /// after each delivery; others wait for what was sampled, so a tenth of a second is too long.
+    /// How long after a delivery the next one is wanted, so that nothing is lost; 10 ms unless it says otherwise. It is
+    /// asked after each delivery; others wait for what was sampled, so a tenth of a second is too long.
     fn pause(&self) -> Duration {
         Duration::from_millis(10)
     }

@@ -868,6 +868,53 @@ fn kernels_after_intervals_that_cross_belong_to_the_one_that_goes_on() {
     assert_kernels_conserved(m.gpu.as_ref().unwrap().kernels.as_ref().unwrap(), &batch);
 }
 
+/// Of a program that stays in one range for long: windows count what is inside of it.
+#[test]
+fn a_step_inside_of_a_range_has_a_place_of_its_own_in_a_window() {
+    use candlescope_core::RangeKind;
+    for places in [3, 2] {
+        let device = Device::new();
+        let builder = Session::builder()
+            .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Off))
+            .kernels(Recorder(device.clone()), None);
+        let (batch, m) = record(builder, |handle| {
+            let ranges = handle.ranges();
+            let outer = ranges.name("generate", "m", RangeKind::Interval);
+            let token = ranges.name("token", "m", RangeKind::Step(None));
+            let tokens = |n: usize| {
+                for _ in 0..n {
+                    ranges.enter(token, 2);
+                    device.launch("linear", 1_000);
+                    ranges.exit(2);
+                }
+            };
+            let window = || {
+                handle.capture_kernels(places).expect("none is open");
+                assert!(handle.wait_for_kernels(SOON));
+            };
+            // The range takes a place itself where it begins in the window.
+            let is_in_window = places == 3;
+            if is_in_window {
+                window();
+            }
+            ranges.enter(outer, 1);
+            if !is_in_window {
+                tokens(1);
+                window();
+            }
+            tokens(4);
+            ranges.exit(1);
+        });
+        let of_tokens = batch.kernels.iter().filter(|k| k.path.as_ref().is_some_and(|path| path.path == "token"));
+        assert_eq!((of_tokens.count(), batch.kernels.len()), (2, 2), "{places}");
+        assert_eq!(m.gpu.as_ref().unwrap().kernels.as_ref().unwrap().steps, places);
+        let parents: Vec<_> = batch.spans.iter().filter(|s| &*s.path.name == "token").map(|s| s.parent_seq).collect();
+        let generate = batch.spans.iter().find(|s| &*s.path.name == "generate").expect("recorded").seq;
+        assert!(parents.len() >= 4 && parents.iter().all(|parent| *parent == Some(generate)), "{parents:?}");
+        assert_eq!(batch.steps.len(), parents.len() + 1, "each is a step, and so is the range around them");
+    }
+}
+
 #[test]
 fn every_thread_has_a_lane_of_its_own() {
     let device = Device::new();

@@ -246,6 +246,26 @@ fn of_two_threads_the_pool_works_for_the_one_that_waits() {
 }
 
 #[test]
+fn a_sampler_that_loses_much_is_told() {
+    let script = Script::default();
+    let said = script.clone();
+    let (batch, m) = record(Session::builder().stacks(script), move |_| {
+        let me = tid();
+        said.attach(me, now());
+        said.stack(1, None, "main");
+        trace_span!("step").in_scope(|| {
+            pause();
+            said.sample(me, now(), ThreadState::Running, Some(1));
+            pause();
+        });
+        said.coming.lock().unwrap().lost += 9;
+    });
+    assert_eq!((batch.stack_samples.len(), m.stacks.as_ref().map(|stacks| stacks.lost)), (1, Some(9)));
+    let found = m.verdict.findings.iter().find(|finding| finding.code == candlescope_core::run::Code::StacksLost);
+    assert!(found.is_some_and(|finding| finding.message().starts_with("9 of 10 samples")), "{:?}", m.verdict);
+}
+
+#[test]
 fn a_sampler_that_is_refused_leaves_a_whole_run() {
     let script = Script { refuses: true, ..Script::default() };
     let (batch, m) = record(Session::builder().stacks(script), |_| {

@@ -47,7 +47,7 @@ mod clock {
     pub(crate) struct Ticks(pub(crate) u64);
 }
 
-use buffers::{Filled, Pool};
+use buffers::{FilledBuffer, Pool};
 use clock::Ticks;
 use control::Control;
 use schedule::{Schedule, StepAction};
@@ -187,7 +187,7 @@ fn buffers_of_cupti(runs: usize) {
         let taken = spawn_all(3, move |_| match used.take() {
             Some(buffer) => {
                 assert!(buffer.words().iter().all(|word| *word == 0), "zeroed");
-                used.put(Filled { buffer, valid: 64 });
+                used.put(FilledBuffer { buffer, valid: 64 });
                 1
             }
             None => 0,

@@ -9,7 +9,7 @@ use candlescope_reader::{ReadLimits, Run};
 use candlescope_sql::Sources;
 use candlescope_testkit::ROOT;
 use candlescope_testkit::services::Prometheus;
-use candlescope_trends::{By, FIGURES, Summary, headlines, open_metrics, summarise};
+use candlescope_trends::{FIGURES, GroupBy, Summary, headlines, open_metrics, summarise};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn summaries(dir: &Path, now_s: i64) -> [Summary; 2] {
         copy("unmodified", &apart.join(format!("unmodified-{ago:02}")), ago, now_s);
         copy(if ago < DAYS / 2 { "replays" } else { "unmodified" }, &mixed.join(format!("mixed-{ago:02}")), ago, now_s);
     }
-    [(apart, vec![By::Model, By::Device]), (mixed, vec![By::Device])].map(|(folder, by)| {
+    [(apart, vec![GroupBy::Model, GroupBy::Device]), (mixed, vec![GroupBy::Device])].map(|(folder, by)| {
         let limits = ReadLimits::default();
         let sources = Sources::open([folder], &limits).expect("runs");
         summarise(&headlines(sources, &by, None, &limits).expect("figures").runs, &by)
@@ -58,7 +58,7 @@ fn the_energy_of_a_token_is_that_of_the_report() {
     let run = Path::new(ROOT).join("cli/tests/recorded/gpu/replays");
     let limits = ReadLimits::default();
     let sources = Sources::open([&run], &limits).expect("a run");
-    let found = headlines(sources, &[By::Model], None, &limits).expect("figures").runs;
+    let found = headlines(sources, &[GroupBy::Model], None, &limits).expect("figures").runs;
     let at = FIGURES.iter().position(|figure| figure.name == "energy_mj_per_token").expect("the figure");
     let headline = found[0].values[at].expect("there is one") / 1e3;
     let analysis = Analysis::of(&Run::open(&run).expect("a run"));

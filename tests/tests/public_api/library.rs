@@ -1,5 +1,5 @@
 //! The items of one crate, read from its sources, because rustdoc's JSON needs a nightly compiler. Trait implementations are
-//! not seen, and of items made by macros only the records of `record!`, the options of `options!`, the keys of `keys!`, and of
+//! not seen, and of items made by macros only the records of `record!`, the type of `options!`, the keys of `keys!`, and of
 //! others that there is a type of that name.
 
 use crate::items::{definition, feature, head, is_hidden, keys, record, text};
@@ -106,7 +106,9 @@ impl Library {
     /// Reads what a macro declares.
     fn declared(&mut self, path: &str, public: bool, declared: &syn::ItemMacro) {
         let is = |name: &str| declared.mac.path.is_ident(name);
-        let all = if let Some((name, lines)) = (is("record") || is("options")).then(|| record(declared)).flatten() {
+        let all = if let Some((name, mut lines)) = (is("record") || is("options")).then(|| record(declared)).flatten() {
+            // The macro hides the fields of options.
+            lines.truncate(if is("options") { 1 } else { lines.len() });
             vec![(format!("{path}::{name}"), lines)]
         } else if let Some((module, consts)) = is("keys").then(|| keys(declared)).flatten() {
             let consts = consts.into_iter().map(|(name, of)| (format!("{path}::{module}::{name}"), vec![of]));

@@ -21,5 +21,5 @@ pub use known_devices::{
     known_device, known_devices, launch_of_driver,
 };
 pub use peak::{Origin, Peak, PeakKind};
-pub use peaks_file::{FITTED_FORMAT, PeaksError, peaks_device};
+pub use peaks_file::{FITTED_FORMAT, MEASURED_FORMAT, PeaksError, peaks_device};
 pub use roof::{LeastTime, Roof};

@@ -60,7 +60,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
     };
     let mut found =
-        PeakFields { bare_launch: word(&["format"]).as_deref() == Some(BENCH_FORMAT), ..PeakFields::default() };
+        PeakFields { bare_launch: word(&["format"]).as_deref() == Some(MEASURED_FORMAT), ..PeakFields::default() };
     let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
     for figure in list("figures") {
         found.figure(figure)?;
@@ -168,7 +168,7 @@ struct PeakFields {
 pub const FITTED_FORMAT: &str = "candlescope-calibration";
 /// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
 /// more than twice that, with allocation and shapes.
-const BENCH_FORMAT: &str = "candlescope-peaks";
+pub const MEASURED_FORMAT: &str = "candlescope-peaks";
 
 /// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
 const BANDWIDTHS: [PeakKind; 4] = [PeakKind::Read, PeakKind::Copy, PeakKind::Triad, PeakKind::Write];

@@ -141,11 +141,11 @@ impl Heads {
         written + self.turned_values(input, widths.activations)
     }
 
-    /// Writing the new keys and values in 8 bits, of activations of `width` bytes: takes magnitudes and the largest of each
-    /// head (the scale), widens to f32, divides, moves and casts to bytes, as an operation of candle each. Where it
-    /// `adds_zeros`, it also adds zero times each element in f32 to the scale, so that what is no number stays none: always but
-    /// for 16-bit floats on an NVIDIA GPU. Then the bytes and scales are written, after the values were copied to the heads'
-    /// layout.
+    /// Writing the new keys and values in 8 bits, of activations of `width` bytes: takes magnitudes and the largest of
+    /// each head (the scale), widens to f32, divides, moves and casts to bytes, as an operation of candle each. Where
+    /// it `adds_zeros`, it also adds zero times each element in f32 to the scale, so that what is no number stays none:
+    /// always but for 16-bit floats on an NVIDIA GPU. Then the bytes and scales are written, after the values were
+    /// copied to the heads' layout.
     pub fn kv_write_in_8_bits(&self, input: Input, width: impl Count, adds_zeros: bool) -> Cost {
         let elements = 2.0 * self.key_elements(input);
         let (width, scales) = (width.count(), elements / self.features);

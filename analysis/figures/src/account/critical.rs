@@ -107,7 +107,7 @@ pub(super) fn critical_path(device: &DeviceWorks, works: &Works, steps: &[&StepR
         if list.iter().any(|work| work.call().is_none()) {
             continue;
         }
-        let mut back = Back::new(step, &list);
+        let mut back = StepWalk::new(step, &list);
         out.steps += 1;
         out.total_ns = out.total_ns.saturating_add(back.at.abs_diff(step.start_ns));
         back.follow(|kind, work, ns| {
@@ -133,7 +133,7 @@ pub(super) fn critical_path(device: &DeviceWorks, works: &Works, steps: &[&StepR
 }
 
 /// Follows one step back.
-struct Back<'a> {
+struct StepWalk<'a> {
     /// The step's begin.
     begin: i64,
     /// The time that has been reached.
@@ -149,7 +149,7 @@ struct Back<'a> {
     toward: Option<&'a Work>,
 }
 
-impl<'a> Back<'a> {
+impl<'a> StepWalk<'a> {
     fn new(step: &StepRow, list: &'a [&'a Work]) -> Self {
         let mut streams: FxHashMap<u32, usize> = FxHashMap::default();
         let before = list.iter().enumerate().map(|(at, work)| streams.insert(work.stream, at)).collect();

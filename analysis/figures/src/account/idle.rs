@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::tables::Waits;
-use super::works::{DeviceWorks, Unbroken, Work, Works, by_stream, unbroken};
+use super::works::{DeviceWorks, UnbrokenWork, Work, Works, by_stream, unbroken};
 use crate::gaps::{Gap, GapSum, classify, divide, host_part};
 use crate::step_rows::StepRow;
 use candlescope_schema::stretches::{Stretch, intersection, length, merged};
@@ -148,14 +148,14 @@ impl<'a> Judge<'a> {
 }
 
 /// When a device worked.
-pub(super) struct Worked<'a> {
+pub(super) struct WorkedTime<'a> {
     work: &'a [Work],
-    all: Vec<Unbroken>,
+    all: Vec<UnbrokenWork>,
     /// Stream by stream; empty where there is only one.
-    streams: Vec<Vec<Unbroken>>,
+    streams: Vec<Vec<UnbrokenWork>>,
 }
 
-impl<'a> Worked<'a> {
+impl<'a> WorkedTime<'a> {
     pub(super) fn of(device: &'a DeviceWorks) -> Self {
         let work = &device.work;
         let all = unbroken(work, 0..work.len() as u32);
@@ -169,7 +169,7 @@ impl<'a> Worked<'a> {
 /// How the device's time divides within `windows`, in which `steps` were open. Gaps are booked to the paths whose work
 /// ended them in `waits`.
 pub(super) fn line(
-    worked: &Worked<'_>,
+    worked: &WorkedTime<'_>,
     steps: &[&StepRow],
     windows: &[Stretch],
     judge: &Judge<'_>,
@@ -177,7 +177,7 @@ pub(super) fn line(
 ) -> Line {
     let work = worked.work;
     let (mut gaps, mut profiler) = (Gaps::default(), 0.0);
-    let divided = divide(&worked.all, windows, |before: &Unbroken, after: &Unbroken, idle_from, ns| {
+    let divided = divide(&worked.all, windows, |before: &UnbrokenWork, after: &UnbrokenWork, idle_from, ns| {
         let (before, after) = (&work[before.last as usize], &work[after.first as usize]);
         let class = judge.class(before, after, idle_from, ns);
         let late = matches!(class, Class::HostBound | Class::Sync);

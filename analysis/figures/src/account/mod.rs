@@ -290,7 +290,7 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     let (mut waits, placed) = (tables::Waits::default(), !context.clocks.apart());
     let judge = idle::Judge::of(works, context);
     let recorded = recorded::recorded(device, works, context.steps, context.covered);
-    let worked = idle::Worked::of(device);
+    let worked = idle::WorkedTime::of(device);
     let line = placed.then(|| idle::line(&worked, &inner, &windows(&inner), &judge, Some(&mut waits)));
     let mut groups: Vec<&str> = Vec::new();
     own.iter().for_each(|step| {
@@ -325,7 +325,7 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     }
 }
 
-fn trace(device: &DeviceWorks, works: &Works, recorded: &recorded::Recorded) -> Trace {
+fn trace(device: &DeviceWorks, works: &Works, recorded: &recorded::RecordedTime) -> Trace {
     let counting = || device.work.iter().filter(|work| work.counts);
     // One list after the other, because each may be of tens of millions.
     let (span_ns, busy_ns) = (length(&recorded.on_device), length(&merged(counting().map(works::Work::stretch_of))));

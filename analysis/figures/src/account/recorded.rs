@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Stretches of time in order and apart.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordedTime {
     /// From the first start to the last end of the work of steps that follow each other without a step between them whose
     /// kernels were not recorded; and each work that belongs to none of these steps.
     pub(super) on_device: Vec<Stretch>,
@@ -40,7 +40,7 @@ impl Row {
 }
 
 /// When work of `device` was recorded; `steps` are in order of start.
-pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], covered: &Covered) -> Recorded {
+pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], covered: &Covered) -> RecordedTime {
     let kinds: BTreeSet<&str> =
         steps.iter().filter(|step| device.steps.contains(&step.step)).map(StepRow::group).collect();
     // A step around others is open while these are not recorded.
@@ -75,7 +75,7 @@ pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], c
         });
         merged(each.chain(whole))
     };
-    Recorded {
+    RecordedTime {
         on_device: stretches(|row| row.start),
         with_launches: stretches(|row| row.launched),
         windows: rows.len() as u64,

@@ -1,7 +1,7 @@
 //! Each stream by itself: why it was idle, and how much work was in its queue.
 
 use super::context::Context;
-use super::recorded::Recorded;
+use super::recorded::RecordedTime;
 use super::spread::Spread;
 use super::works::{DeviceWorks, NONE, Work, by_stream, unbroken};
 use crate::gaps::{Gap, GapSum, classify, divide};
@@ -43,12 +43,12 @@ pub struct QueueLength {
 }
 
 /// The streams of a device.
-pub(super) fn streams(device: &DeviceWorks, recorded: &Recorded, context: &Context<'_>) -> Vec<StreamAccount> {
+pub(super) fn streams(device: &DeviceWorks, recorded: &RecordedTime, context: &Context<'_>) -> Vec<StreamAccount> {
     let indices = by_stream(&device.work, |work| work.counts);
     indices.into_iter().map(|(stream, list)| one(stream, &device.work, list, recorded, context)).collect()
 }
 
-fn one(stream: u32, work: &[Work], indices: Vec<u32>, recorded: &Recorded, context: &Context<'_>) -> StreamAccount {
+fn one(stream: u32, work: &[Work], indices: Vec<u32>, recorded: &RecordedTime, context: &Context<'_>) -> StreamAccount {
     let blocks = unbroken(work, indices.iter().copied());
     let bound_ns = context.clocks.within();
     let mut sums = [GapSum::default(); 4];
@@ -76,11 +76,11 @@ fn one(stream: u32, work: &[Work], indices: Vec<u32>, recorded: &Recorded, conte
 }
 
 /// How much of a row of stretches lies in the times asked for, which come in order.
-struct Within<'a> {
+struct TimeWithin<'a> {
     stretches: &'a [Stretch],
 }
 
-impl Within<'_> {
+impl TimeWithin<'_> {
     fn ns(&mut self, from: i64, to: i64) -> u64 {
         while self.stretches.first().is_some_and(|(_, end)| *end <= from) {
             self.stretches = &self.stretches[1..];
@@ -124,7 +124,7 @@ fn queue(work: &[Work], indices: &[u32], recorded: &[Stretch]) -> Option<QueueLe
     let starts = known().map(|work| work.start);
     let (mut length, mut counts) = (0_i64, Counts::default());
     let (mut before, mut weighted, mut empty, mut span) = (None, 0.0, 0_u64, 0_u64);
-    let mut within = Within { stretches: recorded };
+    let mut within = TimeWithin { stretches: recorded };
     let mut change = |at: i64, by: i64| {
         let ns = within.ns(before.replace(at).unwrap_or(at), at);
         span = span.saturating_add(ns);

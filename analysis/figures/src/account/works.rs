@@ -324,7 +324,7 @@ impl Works {
 
 /// A stretch in which the device worked without a break.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unbroken {
+pub(super) struct UnbrokenWork {
     pub(super) start: i64,
     pub(super) end: i64,
     /// Index of the work that began it.
@@ -333,7 +333,7 @@ pub(super) struct Unbroken {
     pub(super) last: u32,
 }
 
-impl Stretched for Unbroken {
+impl Stretched for UnbrokenWork {
     fn stretch(&self) -> (i64, i64) {
         (self.start, self.end)
     }
@@ -355,8 +355,8 @@ pub(super) fn by_stream(work: &[Work], wanted: impl Fn(&Work) -> bool) -> BTreeM
 }
 
 /// The stretches of the works with these indices, which are in order of start.
-pub(super) fn unbroken(work: &[Work], indices: impl Iterator<Item = u32>) -> Vec<Unbroken> {
-    let mut out: Vec<Unbroken> = Vec::new();
+pub(super) fn unbroken(work: &[Work], indices: impl Iterator<Item = u32>) -> Vec<UnbrokenWork> {
+    let mut out: Vec<UnbrokenWork> = Vec::new();
     for at in indices {
         let one = &work[at as usize];
         match out.last_mut() {
@@ -365,7 +365,7 @@ pub(super) fn unbroken(work: &[Work], indices: impl Iterator<Item = u32>) -> Vec
                     (last.end, last.last) = (one.end, at);
                 }
             }
-            _ => out.push(Unbroken { start: one.start, end: one.end, first: at, last: at }),
+            _ => out.push(UnbrokenWork { start: one.start, end: one.end, first: at, last: at }),
         }
     }
     out

@@ -56,9 +56,10 @@ macro_rules! codes {
     };
 }
 
-/// The one list of findings with gains, given to the macro named: `Name = rule, "when it is reported", "how its gain is
-/// computed";` under what it means: those of steps, and those of ranks beside each other. The rule is its name in JSON, and that of
-/// its files in `candlescope-findings` or `candlescope-ranks`, and in `candlescope-report`, which make their lists of this one.
+/// The one list of findings with gains, given to the macro named:
+/// `Name = rule, "when it is reported", "how its gain is computed";` under what it means: those of steps, and those of
+/// ranks beside each other. The rule is its name in JSON, and that of its files in `candlescope-findings` or
+/// `candlescope-ranks`, and in `candlescope-report`, which make their lists of this one.
 #[doc(hidden)]
 #[macro_export]
 #[rustfmt::skip]

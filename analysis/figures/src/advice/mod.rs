@@ -245,8 +245,8 @@ impl AdviceSeverity {
 pub struct Coverage {
     /// Steps that its figures rest on.
     pub steps: u64,
-    /// Share of the time of all steps that is in steps of its kind; of ranks that of the steps that are judged, which are of one
-    /// kind.
+    /// Share of the time of all steps that is in steps of its kind; of ranks that of the steps that are judged, which
+    /// are of one kind.
     pub share_of_time: f64,
 }
 

@@ -8,9 +8,9 @@ const RESOLVED: f64 = 0.05;
 /// ... or to within this part of the promise.
 const RESOLVED_PART: f64 = 0.3;
 
-/// Whether what was obtained, with its interval, may be within a promise's bounds: the two have a value in common. `None` where they
-/// do, but the interval is so wide that it would meet almost anything. That what was obtained is within the bounds itself is
-/// stricter, and not asked for: `scripts/advice.py` counts both.
+/// Whether what was obtained, with its interval, may be within a promise's bounds: the two have a value in common.
+/// `None` where they do, but the interval is so wide that it would meet almost anything. That what was obtained is
+/// within the bounds itself is stricter, and not asked for: `scripts/advice.py` counts both.
 pub fn came_true(promised: Estimate, obtained: Estimate) -> Option<bool> {
     let half = (obtained.high - obtained.low) / 2.0;
     let resolved = half <= RESOLVED.max(RESOLVED_PART * promised.mid.abs());

@@ -67,13 +67,13 @@ impl Default for Room {
 
 /// A tree under construction, of functions by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Growing {
+pub(super) struct GrowingTree {
     /// Function, caller, whether on a pool's thread, time in itself.
     nodes: Vec<(u32, Option<usize>, bool, Weights)>,
     children: FxHashMap<(Option<usize>, u32, bool), usize>,
 }
 
-impl Growing {
+impl GrowingTree {
     /// Adds time below a chain of functions, outermost first, with new nodes as far as there is room.
     pub(super) fn add(&mut self, chain: &[u32], pool: bool, time: &Weights, room: &mut Room) {
         let mut at = None;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_trunk_is_what_nearly_all_time_is_below() {
-        let (mut tree, mut room) = (Growing::default(), Room::default());
+        let (mut tree, mut room) = (GrowingTree::default(), Room::default());
         tree.add(&[1, 2, 3, 4], false, &cpu(60), &mut room);
         tree.add(&[1, 2, 5], false, &cpu(35), &mut room);
         tree.add(&[9], false, &cpu(5), &mut room);
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn trees_share_their_room_and_beyond_it_time_counts_for_the_caller() {
         let mut room = Room(3);
-        let (mut one, mut other) = (Growing::default(), Growing::default());
+        let (mut one, mut other) = (GrowingTree::default(), GrowingTree::default());
         one.add(&[1, 2], false, &cpu(5), &mut room);
         other.add(&[1, 2, 3], false, &cpu(7), &mut room);
         other.add(&[1], false, &cpu(1), &mut room);
         other.add(&[4], false, &cpu(1), &mut room);
-        let own = |tree: &Growing| tree.nodes.iter().map(|node| node.3.own_ns).collect::<Vec<_>>();
+        let own = |tree: &GrowingTree| tree.nodes.iter().map(|node| node.3.own_ns).collect::<Vec<_>>();
         assert_eq!((own(&one), own(&other)), (vec![0, 5], vec![8]));
     }
 }

@@ -1,6 +1,6 @@
 //! Collects what the host did from the samples of a run.
 
-use super::call_tree::{Growing, Room};
+use super::call_tree::{GrowingTree, Room};
 use super::frames::Frames;
 use super::{FunctionTime, HostTime, PlaceTime, StepTimes, Weights};
 use candlescope_schema::run::StackAccount;
@@ -109,7 +109,7 @@ impl StackPass {
     fn collect(&self, sums: &Sums) -> HostTime {
         // Chains are made anew each time: all of them at once may be more than fits into memory.
         let mut all = Weights::default();
-        let mut trees: BTreeMap<&str, (Weights, Growing)> = BTreeMap::new();
+        let mut trees: BTreeMap<&str, (Weights, GrowingTree)> = BTreeMap::new();
         let mut functions: FxHashMap<u32, (Weights, Weights)> = FxHashMap::default();
         let mut most: FxHashMap<u32, FxHashMap<&str, u64>> = FxHashMap::default();
         let trunks = self.trunks(sums);
@@ -176,7 +176,7 @@ impl StackPass {
 
     /// For each path, the functions that all intervals inside it are called by: what is around them.
     fn trunks(&self, sums: &Sums) -> FxHashMap<&str, Vec<u32>> {
-        let (mut trees, mut room): (FxHashMap<&str, Growing>, _) = (FxHashMap::default(), Room::default());
+        let (mut trees, mut room): (FxHashMap<&str, GrowingTree>, _) = (FxHashMap::default(), Room::default());
         for ((place, stack), time) in sums {
             let (chain, (_, own)) = (self.frames.of(*stack), split(time));
             let mut path = self.places[*place].path.as_str();

@@ -11,9 +11,9 @@ pub(super) struct OpenInterval {
     pub(super) dur_ns: u64,
     pub(super) end_ns: i64,
     /// Sums of its direct children.
-    pub(super) inside: Inside,
+    pub(super) inside: InsideSums,
     /// Sums of the outermost warm-up intervals anywhere in it.
-    pub(super) warm: Inside,
+    pub(super) warm: InsideSums,
     /// Whether it is the entry of a request's span.
     pub(super) above_steps: bool,
     /// Whether it is warm-up itself.
@@ -31,18 +31,18 @@ pub(super) struct OpenInterval {
 
 /// Children seen before their parent.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Waiting {
-    pub(super) inside: Inside,
+pub(super) struct WaitingChildren {
+    pub(super) inside: InsideSums,
     /// Sums of the outermost warm-up intervals anywhere in it.
-    pub(super) warm: Inside,
+    pub(super) warm: InsideSums,
     /// Their nodes, which get their parent when it comes.
     pub(super) nodes: Vec<u32>,
     /// How many of them were entered in the parent directly, not in a request inside it.
     pub(super) count: u64,
 }
 
-impl Waiting {
-    pub(super) fn take(&mut self, inside: &Inside, nodes: &[u32]) {
+impl WaitingChildren {
+    pub(super) fn take(&mut self, inside: &InsideSums, nodes: &[u32]) {
         self.inside.add(inside);
         for node in nodes {
             if !self.nodes.contains(node) {
@@ -54,14 +54,14 @@ impl Waiting {
 
 /// Sums over some intervals directly inside another one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Inside {
+pub(super) struct InsideSums {
     pub(super) n: u64,
     pub(super) ns: u64,
     /// By source of GPU time: how many of them have it, and how much.
     pub(super) gpu: [(u64, u64); 2],
 }
 
-impl Inside {
+impl InsideSums {
     #[inline]
     pub(super) fn of(span: &SpanRecord) -> Self {
         let mut inside = Self { n: 1, ns: span.host_dur_ns, ..Self::default() };
@@ -77,7 +77,7 @@ impl Inside {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, more: &Inside) {
+    pub(super) fn add(&mut self, more: &InsideSums) {
         self.n += more.n;
         self.ns = self.ns.saturating_add(more.ns);
         for (mine, theirs) in self.gpu.iter_mut().zip(more.gpu) {

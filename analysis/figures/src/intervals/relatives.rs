@@ -1,7 +1,7 @@
 //! The intervals in memory, which may still get a child or a parent, and how they nest.
 
 use super::super::int_map::IntMap;
-use super::held::{OpenInterval, Waiting};
+use super::held::{OpenInterval, WaitingChildren};
 
 /// Most requests inside requests that are followed. Real ones nest a few deep; in a crafted run they may form a cycle.
 pub(super) const MOST_REQUESTS_DEEP: usize = 64;
@@ -21,7 +21,7 @@ pub(super) enum Ancestor {
 #[derive(Debug)]
 pub(super) struct Relatives {
     held: IntMap<u64, OpenInterval>,
-    waiting: IntMap<u64, Waiting>,
+    waiting: IntMap<u64, WaitingChildren>,
     generation: u32,
     /// Earliest start of what came in this generation.
     earliest_start: i64,
@@ -76,7 +76,7 @@ impl Relatives {
     }
 
     /// Children that wait for `seq`; `None` if too many parents are still to come for these to wait as well.
-    pub(super) fn waiting_for(&mut self, seq: u64) -> Option<&mut Waiting> {
+    pub(super) fn waiting_for(&mut self, seq: u64) -> Option<&mut WaitingChildren> {
         let is_one_too_many = self.waiting.len() >= self.at_most && !self.waiting.contains_key(&seq);
         (!is_one_too_many).then(|| self.waiting.entry(seq).or_default())
     }
@@ -89,7 +89,7 @@ impl Relatives {
     }
 
     /// The children of `seq` that came before it.
-    pub(super) fn take_waiting(&mut self, seq: u64) -> Option<Waiting> {
+    pub(super) fn take_waiting(&mut self, seq: u64) -> Option<WaitingChildren> {
         self.waiting.remove(&seq)
     }
 
@@ -121,7 +121,7 @@ impl Relatives {
     }
 
     /// Everything that is left, at the end.
-    pub(super) fn take_all(&mut self) -> (Vec<OpenInterval>, Vec<Waiting>) {
+    pub(super) fn take_all(&mut self) -> (Vec<OpenInterval>, Vec<WaitingChildren>) {
         (self.held.drain().map(|(_, held)| held).collect(), self.waiting.drain().map(|(_, w)| w).collect())
     }
 
@@ -133,7 +133,7 @@ impl Relatives {
 
 #[cfg(test)]
 mod tests {
-    use super::super::held::Inside;
+    use super::super::held::InsideSums;
     use super::*;
 
     fn held(parent_seq: Option<u64>, end_ns: i64) -> OpenInterval {
@@ -142,8 +142,8 @@ mod tests {
             parent_seq,
             dur_ns: 1,
             end_ns,
-            inside: Inside::default(),
-            warm: Inside::default(),
+            inside: InsideSums::default(),
+            warm: InsideSums::default(),
             above_steps: false,
             is_warmup: false,
             is_replayed: false,

@@ -67,7 +67,7 @@ fn exceeded(own_ns: u64, children_ns: u64, rounding: u64) -> Option<(u64, u64)> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::held::Inside;
+    use super::super::held::InsideSums;
     use super::*;
 
     fn held(dur_ns: u64, inside_ns: u64) -> OpenInterval {
@@ -76,8 +76,8 @@ mod tests {
             parent_seq: None,
             dur_ns,
             end_ns: 0,
-            inside: Inside { n: 2, ns: inside_ns, ..Inside::default() },
-            warm: Inside::default(),
+            inside: InsideSums { n: 2, ns: inside_ns, ..InsideSums::default() },
+            warm: InsideSums::default(),
             above_steps: false,
             is_warmup: false,
             is_replayed: false,
@@ -119,7 +119,7 @@ mod tests {
         let mut around = held(1_000, 300);
         around.gpu = Some((GpuSource::Event, 800));
         around.inside.gpu[GpuSource::Event as usize] = (2, 300);
-        around.warm = Inside { n: 1, ns: 200, gpu: [(0, 0); 2] };
+        around.warm = InsideSums { n: 1, ns: 200, gpu: [(0, 0); 2] };
         assert_eq!(around.time_ns(), 800);
         assert_eq!(around.gpu_measured(), None, "nobody knows what of its GPU time was the warm-up's");
         around.warm.gpu[GpuSource::Event as usize] = (1, 250);

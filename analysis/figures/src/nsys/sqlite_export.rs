@@ -4,7 +4,7 @@
 //! profile without a GPU has none for kernels.
 
 use super::{DOMAIN, Kernel, Launch, Profile, Range};
-use candlescope_reader::limits::{Exceeded, Limit, ReadLimits};
+use candlescope_reader::limits::{ExceededLimit, Limit, ReadLimits};
 use candlescope_schema::files::open_regular;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit as SqliteLimit;
@@ -43,7 +43,7 @@ pub enum ProfileError {
         /// The file.
         path: PathBuf,
         /// The limit.
-        exceeded: Exceeded,
+        exceeded: ExceededLimit,
     },
     /// A table cannot be read as expected.
     #[error("`{}` cannot be read: {cause}. Export it again from the .nsys-rep", path.display())]
@@ -161,7 +161,7 @@ fn watch(
     mut file: Connection,
     bytes: u64,
     limits: &ReadLimits,
-    over: &Arc<OnceLock<Exceeded>>,
+    over: &Arc<OnceLock<ExceededLimit>>,
 ) -> rusqlite::Result<Connection> {
     let (work, time) = (limits.reached(Limit::ProfileWork), limits.reached(Limit::ProfileSeconds));
     let most = bytes.saturating_mul(work.allowed).saturating_add(FEW_INSTRUCTIONS);

@@ -63,8 +63,8 @@ impl<'a> StepWithThread<'a> {
 /// Phase or name, whether kernels were recorded, batch.
 pub(super) type Class<'a> = (&'a str, bool, Option<u32>);
 
-/// What is usual for a step: the mean over the middle third of the steps like it, in order of duration. Like a median it does
-/// not follow the longest ones; unlike medians, its parts add up.
+/// What is usual for a step: the mean over the middle third of the steps like it, in order of duration. Like a median
+/// it does not follow the longest ones; unlike medians, its parts add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct UsualStep {
     /// Duration in nanoseconds.

@@ -1,12 +1,12 @@
 //! Why one request took longer than others: its time against the median request's, and that of its steps against steps like
 //! them.
 //!
-//! A request's time is that before its first step, that of its steps and that between them. Each step is held against what is
-//! usual for the steps like it: of its phase, its batch, about its tokens and its context. What its steps usually take is the
-//! request's work, which differs from that of others where prompts or outputs are longer. What they took beyond that divides
-//! into what their threads did. All of this is computed for the other requests, too: what a part has beyond its median is its
-//! share of the difference. What is left over, because medians of parts do not add up to the median of the whole and steps may
-//! overlap, is a part of its own.
+//! A request's time is that before its first step, that of its steps and that between them. Each step is held against
+//! what is usual for the steps like it: of its phase, its batch, about its tokens and its context. What its steps
+//! usually take is the request's work, which differs from that of others where prompts or outputs are longer. What they
+//! took beyond that divides into what their threads did. All of this is computed for the other requests, too: what a
+//! part has beyond its median is its share of the difference. What is left over, because medians of parts do not add up
+//! to the median of the whole and steps may overlap, is a part of its own.
 
 mod alike;
 mod beside;
@@ -202,7 +202,8 @@ fn steps_by_request(steps: &[StepRow]) -> BTreeMap<u64, Vec<&StepRow>> {
     by_request
 }
 
-/// What requests of a kind have in common: model, operation, batch, and the phases of their steps, if these are theirs alone.
+/// What requests of a kind have in common: model, operation, batch, and the phases of their steps, if these are theirs
+/// alone.
 type Kind<'a> = (&'a str, &'a str, Option<u32>, BTreeSet<Option<Phase>>);
 
 fn kind<'a>(request: &'a RequestRecord, by_request: &BTreeMap<u64, Vec<&StepRow>>) -> Kind<'a> {

@@ -1,19 +1,20 @@
-//! A slope through zero of pairs that lie as often above it as below, at the same distances: the median of all (dᵢ + dⱼ) / (xᵢ + xⱼ)
-//! [after Hodges and Lehmann, *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963)], with the interval that
-//! Wilcoxon's signed-rank test leaves: an average of two residuals d − b·x is above zero where their ratio is above b, so what the
-//! test counts are these ratios. Where all x are 1 it is the middle of the d. Nearly as narrow as least squares where residuals are
-//! normal, and unmoved by a few wild ones.
+//! A slope through zero of pairs that lie as often above it as below, at the same distances: the median of all (dᵢ +
+//! dⱼ) / (xᵢ + xⱼ) [after Hodges and Lehmann, *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963)],
+//! with the interval that Wilcoxon's signed-rank test leaves: an average of two residuals d − b·x is above zero where
+//! their ratio is above b, so what the test counts are these ratios. Where all x are 1 it is the middle of the d.
+//! Nearly as narrow as least squares where residuals are normal, and unmoved by a few wild ones.
 
 use super::percentile;
 
-/// Beyond so many pairs the ratios of two would take too much memory: both slope and interval are of this many then, evenly chosen.
+/// Beyond so many pairs the ratios of two would take too much memory: both slope and interval are of this many then,
+/// evenly chosen.
 const MOST: usize = 2_000;
 
 /// The least number of pairs that has an interval of 95 %.
 const LEAST: usize = 6;
 
-/// The slope of pairs (x, d), of which every x is above zero, and its 95 % interval; `None` without pairs, no interval with fewer than
-/// six.
+/// The slope of pairs (x, d), of which every x is above zero, and its 95 % interval; `None` without pairs, no interval
+/// with fewer than six.
 pub fn slope(pairs: &[(f64, f64)]) -> Option<(f64, Option<(f64, f64)>)> {
     if pairs.is_empty() {
         return None;
@@ -46,7 +47,8 @@ mod tests {
         // Averages of 1, 2, 6: 1, 1.5, 2, 3.5, 4, 6.
         assert_eq!(of(&[1.0, 2.0, 6.0]), Some((2.75, None)));
         assert_eq!(of(&[]), None);
-        // With six the test rejects only where all are on one side: smallest and largest (Wilcoxon's table, α = 0.05, n = 6: 0).
+        // With six the test rejects only where all are on one side: smallest and largest (Wilcoxon's table, α = 0.05, n
+        // = 6: 0).
         let (_, interval) = of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("some");
         assert_eq!(interval, Some((1.0, 6.0)));
         assert!(of(&vec![3.0; 5_000]).is_some_and(|(mid, interval)| mid == 3.0 && interval == Some((3.0, 3.0))));

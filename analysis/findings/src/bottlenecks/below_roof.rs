@@ -1,6 +1,6 @@
 //! Operations far below what the device allows them.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
@@ -12,7 +12,7 @@ const FAR: f64 = 0.5;
 /// Findings of one kind of step.
 const MOST: usize = 8;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::BelowRoof;
     let all = operations(scene, step);
     if let Some(missing) = lacking(scene, step, &all) {

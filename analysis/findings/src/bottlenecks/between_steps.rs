@@ -1,10 +1,10 @@
 //! What the host does between the steps of a request: tokenising, detokenising, printing.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::scene::{Scene, StepScene};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::BetweenSteps;
     // A request's time is told once, at the steps that have most of it.
     if scene.steps.first().is_none_or(|first| first.name != step.name) {

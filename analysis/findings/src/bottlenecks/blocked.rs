@@ -5,7 +5,7 @@
 //! layers, in the first of these alone: it takes longer than all that follow. That is in the upper bound; what is slower
 //! in the whole step is not, because no step of such a run shows what it takes without a wait.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -22,7 +22,7 @@ const FEWEST: usize = 4;
 /// Most intervals around one.
 const MOST_DEEP: usize = 64;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     // On a GPU a step waits for the device, which other findings are about.
     if scene.on_gpu {
         return;

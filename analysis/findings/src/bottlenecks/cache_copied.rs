@@ -1,6 +1,6 @@
 //! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::host_causes::{COPIES, CauseTime};
 use super::kernel_groups::most_time;
 use super::query::durations;
@@ -16,7 +16,7 @@ use candlescope_schema::run::model_key;
 /// tokens, half a millisecond of a machine that gets slower becomes eight.
 const RANGE: f64 = 1.5;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::CacheCopied;
     // One in 8 bits is widened at each token, which takes longer the longer it is, and no other memory mends that.
     if !step.decodes() || model_key::KV_CACHE_DTYPE.of(&scene.analysis.manifest.model) == Some("q8") {
@@ -88,17 +88,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     out.found.push(draft.reliefs(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { on_cpu(ns * rate) }));
 }
 
-/// What functions that copy tensors took of a step on a CPU, as its stacks were sampled, nanoseconds; `None` on a GPU and without
-/// stacks. Attention that is slower than the memory makes a step grow as copying does, and no other memory mends it: of SmolLM2 on two
-/// cores, whose copies took 19 % of a step, 33 % were promised by the growth alone.
-fn copied<'a>(scene: &Scene<'_>, step: &'a StepScene<'_>) -> Option<Copied<'a>> {
+/// What functions that copy tensors took of a step on a CPU, as its stacks were sampled, nanoseconds; `None` on a GPU
+/// and without stacks. Attention that is slower than the memory makes a step grow as copying does, and no other memory
+/// mends it: of SmolLM2 on two cores, whose copies took 19 % of a step, 33 % were promised by the growth alone.
+fn copied<'a>(scene: &Scene<'_>, step: &'a StepScene<'_>) -> Option<CopyTime<'a>> {
     let host = step.host.as_ref().filter(|host| !scene.on_gpu && host.elapsed_ns > 0.0)?;
     let time = host.causes.get(COPIES);
-    Some(Copied { ns: time.map_or(0.0, CauseTime::ns) / host.elapsed_ns * step.lines.t, time })
+    Some(CopyTime { ns: time.map_or(0.0, CauseTime::ns) / host.elapsed_ns * step.lines.t, time })
 }
 
 /// Time in functions that copy tensors.
-struct Copied<'a> {
+struct CopyTime<'a> {
     /// In a step, nanoseconds.
     ns: f64,
     /// In all steps that were sampled; `None` if no such function was seen.

@@ -1,7 +1,8 @@
 //! A device that ran at a lower clock than it could.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{lacking, operations};
+use super::query::quoted;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::Device;
@@ -13,7 +14,7 @@ const LOW: f64 = 0.75;
 /// From this share of samples on, a reason for lowered clocks counts.
 const OFTEN: f64 = 0.05;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::ClocksLow;
     if !scene.on_gpu {
         return;
@@ -50,18 +51,33 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let computing: f64 = under.iter().filter(|(_, (_, limit))| limit.is_flops()).map(|(ns, _)| ns).sum();
     let draft = Draft::new(code, step)
         .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
-        .measured("highest_hertz", "hertz", highest, 1)
+        // The driver tells it, or else it is the highest that was seen.
+        .derived("highest_hertz", "hertz", highest, 1)
         .derived("compute_bound_ns", "ns", computing, step.work.map_or(0, |work| work.steps))
         .measured("lowered_share", "ratio", reason.map_or(0.0, |(_, share)| *share), 1)
-        .query(format!(
-            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM \
-             samples WHERE device = {} AND \
-             (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, \
-             'candlescope_gpu_throttled')) GROUP BY metric",
-            super::query::quoted(&device.uuid)
-        ))
+        .query(samples(scene, &device.uuid, reason.map(|(reason, _)| reason.as_str())))
         .sure(ConfidenceLevel::Low, "time is taken to be in proportion to the clock where computing is the limit");
     out.found.push(draft.relief(|rate| Relief::Device(computing * (1.0 - ratio) * rate)));
+}
+
+/// SQL that finds the samples again which were taken while measured steps ran: of the clock, and of the reason that
+/// lowered it.
+fn samples(scene: &Scene<'_>, uuid: &str, reason: Option<&str>) -> String {
+    let is_sampled = |name: &&str| {
+        let mut series = scene.analysis.memory.series.iter();
+        series.any(|series| series.device == uuid && series.metric == **name && series.in_steps.is_some())
+    };
+    let clock = [metric::GPU_CLOCK_SM, metric::GPU_CLOCK_GRAPHICS].into_iter().find(is_sampled).unwrap_or_default();
+    let (clock, lowered) =
+        (quoted(clock), quoted(&format!("{}{}", metric::GPU_THROTTLED_BY, reason.unwrap_or_default())));
+    format!(
+        "SELECT run, count(*) AS n, avg(CASE WHEN metric = {clock} THEN value END) AS clock_hertz, max(CASE WHEN metric = \
+         {clock} THEN value END) AS highest_seen, coalesce(avg(CASE WHEN metric = {lowered} THEN value END), 0.0) AS \
+         lowered_share FROM samples AS s WHERE device = {} AND metric IN ({clock}, {lowered}) AND EXISTS (SELECT 1 FROM \
+         measured_steps AS m WHERE m.run = s.run AND m.host_start_ns <= s.time_ns AND s.time_ns < m.host_start_ns + \
+         m.host_dur_ns) GROUP BY run",
+        quoted(uuid)
+    )
 }
 
 /// As the driver tells it, for the GPU of this UUID.

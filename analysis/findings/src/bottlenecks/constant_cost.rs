@@ -3,7 +3,7 @@
 //! The time of a product over its FLOPs is a line. Where the line meets the axis far above zero, each product has a cost
 //! of its own, which neither a faster kernel nor fewer FLOPs take away.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
@@ -52,7 +52,7 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
     (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, unseen, paths })
 }
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::ConstantCost;
     let Some(cost) = &step.constant else { return };
     let Some((mean, usual)) = step.usual_mean_ns().zip(step.usual_median_ns()) else { return };

@@ -1,6 +1,6 @@
 //! Threads that launch at once wait for one another in the driver.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::calls_by_thread;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -16,7 +16,7 @@ const BUSY: f64 = 0.8;
 /// Calls have to overlap those of other threads in this share at least.
 const BESIDE: f64 = 0.1;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(work) = step.work.filter(|_| scene.on_gpu) else { return };
     let Some(contention) = work.contention.filter(|contention| contention.beside_share >= BESIDE) else { return };
     let busy = step.line.filter(|line| line.wall_ns > 0).map_or(0.0, |line| line.busy_ns as f64 / line.wall_ns as f64);

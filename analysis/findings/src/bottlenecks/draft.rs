@@ -35,12 +35,12 @@ impl Candidate {
 
 /// What rules found, and what they could not judge.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct RuleResults {
     pub(super) found: Vec<Candidate>,
     pub(super) abstained: Vec<(AdviceCode, String, Missing)>,
 }
 
-impl Out {
+impl RuleResults {
     /// A rule could not judge these steps.
     pub(super) fn abstain(&mut self, code: AdviceCode, step: &StepScene<'_>, missing: Missing) {
         self.abstained.push((code, step.name.to_string(), missing));

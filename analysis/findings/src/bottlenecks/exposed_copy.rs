@@ -1,13 +1,13 @@
 //! Copies while no kernel runs.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::{kernels_as, quoted};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_schema::KernelKind;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::ExposedCopy;
     if !scene.on_gpu {
         return;

@@ -23,7 +23,7 @@ pub(super) const POOL_SYNC: &str = "pool_sync";
 pub(super) const COPIES: &str = "copies";
 
 /// candlescope and `tracing` record.
-const RECORDING: &str = "recording";
+pub(super) const RECORDING: &str = "recording";
 /// Crates that recording calls, beside its own. What another crate does below it is a closure inside an interval.
 const RECORDING_USES: [&str; 17] = [
     "core",
@@ -92,7 +92,8 @@ pub(super) const CAUSES: &[HostCause] = &[
     },
     HostCause {
         name: COPIES,
-        // `Tensor::cat` is in an `impl` of another module: `candle_core::tensor_cat::<impl candle_core::tensor::Tensor>::cat`.
+        // `Tensor::cat` is in an `impl` of another module:
+        // `candle_core::tensor_cat::<impl candle_core::tensor::Tensor>::cat`.
         below: &["Tensor::contiguous", "tensor_cat::", "copy_strided_src", "::copy2d", "Tensor::force_contiguous"],
         within: &[],
     },
@@ -156,11 +157,11 @@ pub(super) struct HostOfStep {
 }
 
 impl HostOfStep {
-    /// Of steps that took `total_ns` in all, by their paths; `None` if no stacks were sampled in them. `source` is what sampled
-    /// them, `threads` what is known of the steps' threads.
+    /// Of steps that took `total_ns` in all, by their paths; `None` if no stacks were sampled in them. `source` is what
+    /// sampled them, `threads` what is known of the steps' threads.
     ///
-    /// A thread that waits very often has its waits recorded a part of the time only, and its samples all of the time: samples of
-    /// waits stand for as much as is known to be waited.
+    /// A thread that waits very often has its waits recorded a part of the time only, and its samples all of the time:
+    /// samples of waits stand for as much as is known to be waited.
     pub(super) fn of<'p>(
         places: impl Iterator<Item = (&'p String, &'p PlaceTime)>,
         total_ns: u64,
@@ -222,8 +223,8 @@ impl HostOfStep {
     }
 }
 
-/// What samples of waiting stand for, in times of what they say: as much as the share of the time in which waits were recorded
-/// accounts for, and 1 where that is too little to go by.
+/// What samples of waiting stand for, in times of what they say: as much as the share of the time in which waits were
+/// recorded accounts for, and 1 where that is too little to go by.
 fn waits_scale(sampled: f64, threads: &ThreadTimes, total_ns: f64) -> f64 {
     let recorded = threads.known_ns as f64 / total_ns;
     let Some(share) = threads.share(threads.blocked_ns).filter(|_| recorded >= LEAST_RECORDED && sampled > 0.0) else {

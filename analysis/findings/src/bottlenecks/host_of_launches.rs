@@ -1,6 +1,6 @@
 //! What the host does while the device waits for it to launch work, by whose code it is.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::launch_bound::is_late;
 use super::query::functions_by_crate;
 use super::scene::{Scene, StepScene};
@@ -10,7 +10,7 @@ use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
 /// Fewer samples do not tell parts apart.
 const FEWEST: u64 = 100;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::HostOfLaunches;
     if !scene.on_gpu || step.runs_as_graph() || !is_late(step) {
         return;

@@ -1,13 +1,13 @@
 //! Choosing the next token on the host.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::{all_intervals, intervals};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
 use candlescope_schema::Phase;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::HostSampling;
     if !step.decodes() {
         return;

@@ -1,6 +1,6 @@
 //! Functions that compute nothing and take a large part of a step on the host.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::host_causes::{CauseTime, HostOfStep, POOL_SYNC, THREAD_COUNT};
 use super::query::functions;
 use super::scene::{Scene, StepScene};
@@ -11,7 +11,7 @@ use candlescope_schema::run::RayonThreads;
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::HotOverhead;
     let Some(host) = &step.host else {
         return out.abstain(code, step, Missing::Stacks);

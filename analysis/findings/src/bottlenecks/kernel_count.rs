@@ -1,6 +1,6 @@
 //! Many short kernels: fusing neighbours saves launches.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::kernels;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -16,7 +16,7 @@ const MANY: f64 = 50.0;
 /// Kernels with a longer mean are not short, in nanoseconds.
 const SHORT_NS: f64 = 10_000.0;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::KernelCount;
     if !scene.on_gpu || step.runs_as_graph() {
         return;

@@ -1,6 +1,6 @@
 //! Kernels that a model does not need: conversions of types, movements of data, expanding of weights.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::kernels_named;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -17,7 +17,7 @@ pub(super) fn of_family(
     step: &StepScene<'_>,
     (code, family): (AdviceCode, KernelFamily),
     (level, reason): (ConfidenceLevel, &'static str),
-    out: &mut Out,
+    out: &mut RuleResults,
 ) {
     if !scene.on_gpu {
         return;

@@ -1,6 +1,6 @@
 //! Reading the KV cache, far from the memory's rate.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
@@ -9,7 +9,7 @@ use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 /// Below this share of the bandwidth reading is slow.
 const SLOW: f64 = 0.6;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::KvBandwidth;
     if !step.decodes() {
         return;

@@ -1,6 +1,6 @@
 //! The device waits for the host to launch work: a CUDA graph would launch all of it at once.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -9,7 +9,7 @@ use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_predict::simulation::Change;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::LaunchBound;
     if !scene.on_gpu || step.runs_as_graph() {
         return;

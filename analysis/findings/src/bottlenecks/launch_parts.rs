@@ -1,6 +1,6 @@
 //! Whose code a launching thread runs: told by the names and crates of the functions on its stack.
 
-use super::host_causes::leaves_recording;
+use super::host_causes::{RECORDING, leaves_recording};
 use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime, Weights};
 use candlescope_figures::stats::total;
 use std::collections::BTreeMap;
@@ -13,8 +13,6 @@ const WAITS: [&str; 5] = ["memcpy_dtoh", "synchronize", "Synchronize", "stream_w
 const DRIVER: &str = "driver";
 /// Allocation on the host.
 const ALLOCATION: &str = "allocation";
-/// candlescope, and `tracing` for it.
-const RECORDING: &str = "recording";
 /// cuBLAS.
 const CUBLAS: &str = "cublas";
 /// The bindings to the driver.

@@ -1,6 +1,6 @@
 //! Steps that ran call by call although CUDA graphs were asked for: some of a kind, beside replays, or all of them.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::{quoted, steps_of};
 use super::scene::{Scene, StepScene};
 use super::spread::quartiles;
@@ -17,7 +17,7 @@ const FEWEST: usize = 10;
 /// Why steps ran call by call; their number is a figure of that name.
 const CAUSES: [Ran; 6] = [Ran::CaptureFailed, Ran::WarmUp, Ran::Quantized, Ran::Stream, Ran::NoDevice, Ran::Model];
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(series) = step.series else { return };
     // Recording kernels makes a step longer: those without count, if there are any.
     let recorded = series.points.iter().all(|point| point.recorded);
@@ -56,7 +56,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 }
 
 /// Graphs were asked for, and no step is one.
-fn none_replayed(scene: &Scene<'_>, step: &StepScene<'_>, eager: &[&StepPoint], recorded: bool, out: &mut Out) {
+fn none_replayed(scene: &Scene<'_>, step: &StepScene<'_>, eager: &[&StepPoint], recorded: bool, out: &mut RuleResults) {
     if !scene.on_gpu || eager.len() < FEWEST {
         return;
     }

@@ -2,7 +2,7 @@
 //! the codes, in `analysis/figures/src/advice/code.rs`.
 //!
 //! A rule looks at one kind of step in a [`Scene`](scene::Scene), and puts what it finds, or what it lacks, into
-//! [`Out`](draft::Out). It never words anything: `candlescope_report` does.
+//! [`RuleResults`](draft::RuleResults). It never words anything: `candlescope_report` does.
 //!
 //! `CONTRIBUTING.md` has the walk "Add a finding".
 
@@ -24,16 +24,17 @@ use candlescope_figures::account::Account;
 use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use candlescope_predict::simulation::Simulation;
 use candlescope_schema::run::env_key;
-use draft::{Candidate, Out, each_once, replayed_gain};
+use draft::{Candidate, RuleResults, each_once, replayed_gain};
 use host_causes::HostOfStep;
 use launch_parts::LaunchParts;
 use scene::{Scene, StepScene};
 use two_lines::Relief;
 
 /// Looks for one thing in one kind of step.
-type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
+type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut RuleResults);
 
-/// Declares the file of each finding of steps in the list, and all rules in its order. Those of ranks are in `candlescope-ranks`.
+/// Declares the file of each finding of steps in the list, and all rules in its order. Those of ranks are in
+/// `candlescope-ranks`.
 macro_rules! rules {
     (of_steps { $($(#[$_meaning:meta])+ $_code:ident = $rule:ident, $_test:literal, $_gain:literal;)+ } of_ranks { $($_ranks:tt)+ }) => {
         $(mod $rule;)+
@@ -67,7 +68,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         (step.constant, step.host, step.launches) = (constant, host, launches);
         step.lines.floors = floors;
     }
-    let mut out = Out::default();
+    let mut out = RuleResults::default();
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }

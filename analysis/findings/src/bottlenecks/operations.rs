@@ -196,8 +196,8 @@ pub(super) fn floors(scene: &Scene<'_>, step: &StepScene<'_>) -> Vec<(String, f6
     all.iter().filter_map(one).collect()
 }
 
-/// Whether it multiplies one row by weights of f32, for which `gemm`, with which candle multiplies on a CPU unless it is built
-/// with a vendor's library, has no parallel form.
+/// Whether it multiplies one row by weights of f32, for which `gemm`, with which candle multiplies on a CPU unless it
+/// is built with a vendor's library, has no parallel form.
 pub(super) fn one_row_of_f32(operation: &Operation<'_>) -> bool {
     let intensity =
         operation.flops.zip(operation.bytes.filter(|bytes| *bytes > 0.0)).map(|(flops, bytes)| flops / bytes);

@@ -1,12 +1,12 @@
 //! Padding, and sequences that have ended, in a batch.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::steps_of;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::Padding;
     let Some(series) = step.series else { return };
     if series.batch <= 1 {

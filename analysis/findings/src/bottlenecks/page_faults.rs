@@ -1,6 +1,6 @@
 //! Memory is taken from the system and given back at every step.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -14,13 +14,14 @@ const PAGE: f64 = 4096.0;
 /// Fewer faults in a step are not what takes the time.
 const FEWEST: f64 = 10.0;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(host) = &step.host else { return };
     let t = step.row.total_ns as f64 / step.row.steps.max(1) as f64;
     let threads = scene.totals(step.name).map(|totals| totals.threads).filter(|threads| threads.faults_known_ns > 0);
     // Of the steps whose faults are known, as many in each nanosecond.
     let faults = threads.map(|threads| threads.page_faults as f64 / threads.faults_known_ns as f64 * t);
-    // Where samples do not show the kernel's side of a fault, what one costs is known, and they have the calls for memory alone.
+    // Where samples do not show the kernel's side of a fault, what one costs is known, and they have the calls for
+    // memory alone.
     let each = env_key::PAGE_FAULT_NS.of(&scene.analysis.manifest.environment);
     let counted = faults.zip(each).map_or(0.0, |(faults, each)| faults * each / t);
     let sampled = host.memory.own_ns / host.elapsed_ns;
@@ -28,8 +29,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if share < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
         return;
     }
-    // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written back and
-    // read again, at the rate of the memory. On a GPU the rate that is known is the device's.
+    // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written
+    // back and read again, at the rate of the memory. On a GPU the rate that is known is the device's.
     let bandwidth = scene.roof.bandwidth().map(|peak| peak.value).filter(|_| !scene.on_gpu);
     let evicted = faults.zip(bandwidth).map(|(faults, bandwidth)| 2.0 * faults * PAGE / bandwidth * 1e9);
     let memory = &host.memory;

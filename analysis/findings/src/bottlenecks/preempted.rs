@@ -1,6 +1,6 @@
 //! A step is ready to go on, and another thread has its CPU.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -10,7 +10,7 @@ use candlescope_schema::run::MachineUse;
 /// From this share of a step on.
 const LEAST: f64 = 0.03;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(threads) = scene.totals(step.name).map(|totals| &totals.threads) else { return };
     let Some(share) = threads.share(threads.preempted_ns).filter(|share| *share >= LEAST) else { return };
     let manifest = &scene.analysis.manifest;

@@ -1,6 +1,6 @@
 //! Prompts begin alike, and what they share is computed again for each.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::steps_of;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -9,7 +9,7 @@ use candlescope_schema::Phase;
 use candlescope_schema::run::result_key;
 use serde_json::{Map, Value};
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     if step.name != Phase::Prefill.as_str() {
         return;
     }

@@ -1,18 +1,20 @@
 //! No KV cache: the whole text is processed again for each token.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{Operation, operations, query};
 use super::scene::{Scene, StepScene};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
 
-/// From so many rows a sequence on, a decoding step computes more than its token: drafts that are checked together are fewer.
+/// From so many rows a sequence on, a decoding step computes more than its token: drafts that are checked together are
+/// fewer.
 const ROWS: f64 = 16.0;
 /// And at least this share of the context.
 const OF_CONTEXT: f64 = 0.5;
-/// The share of the memory's rate at which one row's weights are read at worst: that of one thread of several (`weight_streaming`).
+/// The share of the memory's rate at which one row's weights are read at worst: that of one thread of several
+/// (`weight_streaming`).
 const SLOWEST_READING: f64 = 0.25;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     if !step.decodes() {
         return;
     }

@@ -1,6 +1,6 @@
 //! Operations that one thread computes while those of the pool wait.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::host_causes::CauseTime;
 use super::operations::{one_row_of_f32, operations};
 use super::query::computing_threads;
@@ -66,7 +66,7 @@ impl<'s> SerialPart<'s> {
     }
 }
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(part) = SerialPart::of(scene, step) else { return };
     let Some((path, most)) = part.places.iter().max_by(|a, b| a.1.own_ns.total_cmp(&b.1.own_ns)) else { return };
     let all = operations(scene, step);

@@ -21,7 +21,7 @@ pub(super) fn beyond((low, median, high): (f64, f64, f64)) -> f64 {
 pub(super) const FEWEST: usize = 20;
 
 /// Steps that can be compared with each other.
-pub(super) struct Alike {
+pub(super) struct ComparableSteps {
     /// Their durations in order, as if all had the mean context.
     pub(super) ns: Vec<f64>,
     /// Their share of the time of all steps, beside those whose recording sets them apart.
@@ -34,9 +34,9 @@ pub(super) struct Alike {
 
 /// The steps that differ in nothing that explains their durations: with recorded kernels or without, whichever are
 /// more, and, where they do not decode, of about the same number of tokens.
-pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
+pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> ComparableSteps {
     let Some(series) = step.series else {
-        return Alike { ns: Vec::new(), share: 0.0, cold: 0, table: String::new() };
+        return ComparableSteps { ns: Vec::new(), share: 0.0, cold: 0, table: String::new() };
     };
     let recorded = series.points.iter().filter(|point| point.recorded).count() * 2 > series.points.len();
     let all: Vec<&StepPoint> = series.points.iter().filter(|point| point.recorded == recorded).collect();
@@ -75,5 +75,5 @@ pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
     let limit = quartiles(ns.clone()).filter(|_| ns.len() >= FEWEST).map(beyond);
     let cold = limit.map_or(0, |limit| ns.iter().take_while(|ns| **ns > limit).count());
     let table = table(step, &expression, &condition);
-    Alike { ns, share: if whole > 0.0 { own / whole } else { 0.0 }, cold, table }
+    ComparableSteps { ns, share: if whole > 0.0 { own / whole } else { 0.0 }, cold, table }
 }

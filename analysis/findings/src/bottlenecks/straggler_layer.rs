@@ -2,7 +2,7 @@
 //!
 //! Of CUDA graphs whose capture nobody saw it is derived which kernels are a layer's, and so is a mean over any of these.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::layer as layer_query;
 use super::scene::{Scene, StepScene};
 use super::spread::{beyond, quartiles};
@@ -16,7 +16,7 @@ const FEWEST: usize = 6;
 /// A layer this much above the median is one that takes longer.
 const ABOVE: f64 = 1.10;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::StragglerLayer;
     let mut siblings: BTreeMap<&str, Vec<(&Layer, f64)>> = BTreeMap::new();
     for layer in scene.analysis.layers.iter().filter(|layer| step.has(&layer.path.path)) {

@@ -1,13 +1,13 @@
 //! Single steps that take much longer than the others.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::scene::{Scene, StepScene};
-use super::spread::{Alike, FEWEST, alike, beyond, quartiles};
+use super::spread::{ComparableSteps, FEWEST, alike, beyond, quartiles};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::StragglerStep;
-    let Alike { ns: all, share: of_all, cold, table } = alike(scene, step);
+    let ComparableSteps { ns: all, share: of_all, cold, table } = alike(scene, step);
     if all.len() < FEWEST {
         return out.abstain(code, step, Missing::Steps);
     }

@@ -1,12 +1,12 @@
 //! The host waits for the device, and only then prepares what comes next.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::kernels;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::SyncDrain;
     if !scene.on_gpu {
         return;

@@ -1,6 +1,6 @@
 //! Processors that wait while a CPU does the work.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{one_row_of_f32, operations};
 use super::query::busy_processors;
 use super::scene::{Scene, StepScene};
@@ -20,7 +20,7 @@ const FEWEST_FREE: f64 = 1.5;
 /// From this share of the memory's rate on, more threads do not help.
 const MEMORY_BOUND: f64 = 0.6;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::ThreadsWait;
     // Samples do not tell phases apart: it is told once, at the steps with most of the time.
     if scene.on_gpu || scene.steps.first().is_none_or(|first| first.name != step.name) {

@@ -1,6 +1,6 @@
 //! One operation as several small kernels: norms, rotary embeddings, activations, softmax.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::kernels_of_path;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Kernels of one interval that could be one with the kernel before them: from this number on it is no accident.
 const FOLLOWERS: f64 = 0.9;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::Unfused;
     if !scene.on_gpu {
         return;
@@ -40,7 +40,7 @@ fn one(
     work: &PhaseWork,
     (path, rows): (&str, Vec<usize>),
     floor: f64,
-    out: &mut Out,
+    out: &mut RuleResults,
 ) {
     let sum = |value: fn(&PlacedKernel) -> u64| rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>();
     let (count, follows, ns) = (sum(|row| row.count), sum(|row| row.follows), sum(|row| row.ns));

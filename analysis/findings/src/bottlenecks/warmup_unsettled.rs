@@ -1,8 +1,8 @@
 //! Steps that still get faster: the warm-up was too short.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::scene::{Scene, StepScene};
-use super::spread::{Alike, alike, quartiles};
+use super::spread::{ComparableSteps, alike, quartiles};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 
 /// Fewer steps cannot show that they settle.
@@ -14,12 +14,12 @@ const ROLLING: usize = 8;
 /// This much above the settled steps' median is not settled.
 const ABOVE: f64 = 1.05;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::WarmupUnsettled;
     if !step.decodes() && scene.steps.first().is_none_or(|first| first.name != step.name) {
         return;
     }
-    let Alike { ns: all, share: of_all, cold, table } = alike(scene, step);
+    let ComparableSteps { ns: all, share: of_all, cold, table } = alike(scene, step);
     let fewest = if cold > 0 { COLD_OF } else { FEWEST };
     if all.len() < fewest {
         return out.abstain(code, step, Missing::Steps);

@@ -1,6 +1,6 @@
 //! Kernels whose last wave of blocks fills only a part of the device.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::query::{kernels, quoted};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Above this share of its waves' room a kernel fills the device well enough.
 const FULL: f64 = 0.8;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::WaveTail;
     if !scene.on_gpu {
         return;

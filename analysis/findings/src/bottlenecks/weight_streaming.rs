@@ -1,6 +1,6 @@
 //! Weights are read at nearly the memory's rate: smaller weights are the only way to be faster.
 
-use super::draft::{Draft, Out};
+use super::draft::{Draft, RuleResults};
 use super::operations::{Operation, lacking, one_row_of_f32, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
@@ -12,13 +12,13 @@ const NEAR: f64 = 0.5;
 /// The same where one thread of several computes, which cannot use all of the rate: in a run of SmolLM2 on two cores it
 /// reached 38 to 57 %, and 8-bit weights took the step to 26 % either way.
 const NEAR_OF_ONE_THREAD: f64 = 0.25;
-/// Weights of fewer bytes stay in the caches of a processor, whose rate is not the memory's: the built-in model's 0.75 MiB were
-/// "read at 86 % of it", and 8 bits in place of 32 gained nothing (−4 % ± 28 %, 37 pairs).
+/// Weights of fewer bytes stay in the caches of a processor, whose rate is not the memory's: the built-in model's 0.75
+/// MiB were "read at 86 % of it", and 8 bits in place of 32 gained nothing (−4 % ± 28 %, 37 pairs).
 pub const STREAMED_BYTES: u64 = 16 << 20;
 /// Bits of a weight in GGML's 4-bit formats, their scales included.
 const FOUR_BIT: f64 = 4.5;
 
-pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::WeightStreaming;
     if !step.decodes() {
         return;

@@ -21,6 +21,7 @@ mod load_test;
 mod measured;
 mod memory;
 mod outlook;
+mod outlook_basis;
 mod points;
 mod predict;
 mod ratings;

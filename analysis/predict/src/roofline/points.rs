@@ -118,7 +118,7 @@ impl Point {
 }
 
 /// A point's achievements, before it is put under roofs.
-pub(super) struct Achieved {
+pub(super) struct PointRates {
     pub(super) name: String,
     pub(super) kind: PointKind,
     pub(super) calls: u64,
@@ -141,7 +141,7 @@ struct Mixture {
     bound: Bound,
 }
 
-impl Achieved {
+impl PointRates {
     pub(super) fn under(self, roofs: &[Roof]) -> Point {
         let intensity = self.flops_per_s.zip(self.bytes_per_s).filter(|(_, bytes)| *bytes > 0.0).map(|(f, b)| f / b);
         // A phase is the work of all devices; an operator or a kernel runs on one.
@@ -279,13 +279,13 @@ fn operations_of(analysis: &Analysis, phase: &str) -> Vec<(f64, f64)> {
     each.filter(|(flops, bytes)| *flops > 0.0 || *bytes > 0.0).collect()
 }
 
-fn phases(analysis: &Analysis) -> Vec<Achieved> {
+fn phases(analysis: &Analysis) -> Vec<PointRates> {
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
         let multiply = multiplied(analysis, &phase.name);
         let operations = operations_of(analysis, &phase.name);
         let lacks = |stated: bool| (!stated).then(|| "the steps state neither FLOPs nor bytes".to_string());
-        let point = |over, ns, flops: Option<f64>, bytes: Option<f64>| Achieved {
+        let point = |over, ns, flops: Option<f64>, bytes: Option<f64>| PointRates {
             name: phase.name.clone(),
             kind: PointKind::Phase,
             calls: phase.steps,
@@ -311,7 +311,7 @@ fn phases(analysis: &Analysis) -> Vec<Achieved> {
     all
 }
 
-fn operators(analysis: &Analysis) -> Vec<Achieved> {
+fn operators(analysis: &Analysis) -> Vec<PointRates> {
     let on_gpu = analysis.ran_on_gpu();
     let one = |operator: &Operator| {
         let phase = operator.path.split('/').next().unwrap_or_default();
@@ -329,7 +329,7 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
             (true, None) => Some("no time on the GPU: record with --gpu-timing all or --cupti".to_string()),
             _ => None,
         };
-        Achieved {
+        PointRates {
             name: operator.path.clone(),
             kind: PointKind::Operator,
             calls: operator.calls,
@@ -352,7 +352,7 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
 }
 
 /// Kernels by the path that launched them, with the work that this path's intervals state themselves.
-fn kernels(analysis: &Analysis) -> Vec<Achieved> {
+fn kernels(analysis: &Analysis) -> Vec<PointRates> {
     let paths = by_rollup(&analysis.intervals.paths);
     let one = |row: &candlescope_figures::kernel_sums::KernelPathRow| {
         let path = row.path.as_deref()?;
@@ -362,7 +362,7 @@ fn kernels(analysis: &Analysis) -> Vec<Achieved> {
         let of = |work: Option<u64>| (ns > 0.0 && row.calls > 0).then_some(work? as f64 / ns * 1e9);
         let stated = totals.work.flops.is_some() || totals.work.io_bytes.is_some();
         let kernel = row.top.as_ref().map_or_else(String::new, |(name, _)| format!(": {name}"));
-        Some(Achieved {
+        Some(PointRates {
             name: format!("{path}{kernel}"),
             kind: PointKind::Kernels,
             calls: row.calls,

@@ -1,12 +1,13 @@
 //! The time of a step on a device: `max(Σ launches on the host, Σ max(roofᵢ, floorᵢ) on the device) + sync`.
 //!
-//! `roofᵢ` of an operation is the larger of FLOPs executed ÷ FLOP/s and bytes (with activations) ÷ bandwidth [Williams,
-//! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the usual time of a small kernel, in the low end of the
-//! result the shortest that was seen. What other predictors lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
+//! `roofᵢ` of an operation is the larger of FLOPs executed ÷ FLOP/s and bytes (with activations) ÷ bandwidth
+//! [Williams, Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the usual time of a small kernel, in the
+//! low end of the result the shortest that was seen. What other predictors lack is the first sum: candle launches
+//! kernel by kernel, and a small model's kernels end before the next is there.
 //!
 //! Kernels on strided operands need index arithmetic, which comes on top where the device has a rate for it
-//! ([`Device::index_rate`](candlescope_work::devices::Device::index_rate)): candle's CUDA kernels divide twice for each dimension
-//! of each element.
+//! ([`Device::index_rate`](candlescope_work::devices::Device::index_rate)): candle's CUDA kernels divide twice for each
+//! dimension of each element.
 //!
 //! A processor's products of several rows copy their weights into panels, which comes on top where the device has a rate
 //! for it ([`Device::panel_rate`](candlescope_work::devices::Device::panel_rate)). Nothing is multiplied while they are read

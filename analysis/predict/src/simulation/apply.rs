@@ -1,5 +1,6 @@
-//! Changes the parts of a step. What leaves its graph first, then rates of work, then fusing, then graphs, whatever the order
-//! they were given in: calls of a step that left its graph are the host's as others are, and a graph launches what is left.
+//! Changes the parts of a step. What leaves its graph first, then rates of work, then fusing, then graphs, whatever the
+//! order they were given in: calls of a step that left its graph are the host's as others are, and a graph launches
+//! what is left.
 
 use super::abstain::Abstain;
 use super::change::Change;

@@ -166,7 +166,7 @@ fn works(
         }
     }
     // Where most wait for something else, the usual is what a device needs at most.
-    let usual = Usual {
+    let usual = UsualDelays {
         delay: median(delays).unwrap_or(first).min(4.0 * LONG_NS),
         queue: median(queues).unwrap_or(QUEUE_NS.min(median(copies).unwrap_or(QUEUE_NS))).min(LONG_NS),
     };
@@ -178,12 +178,12 @@ fn works(
 }
 
 /// What works usually take from their call, or from the work before, to their start.
-struct Usual {
+struct UsualDelays {
     delay: f64,
     queue: f64,
 }
 
-impl Usual {
+impl UsualDelays {
     /// Sets the delays of one work. Returns how long the device was busy with other steps before.
     fn delays(&self, works: &mut [DeviceWork], index: usize, times: &Times, readies: &[f64]) -> f64 {
         let (start, ready) = (times[index].0, readies[index]);

@@ -23,7 +23,7 @@ pub struct ChosenSteps<'k> {
     pub(super) has_kernels: bool,
     /// Whether kernels may still come.
     kernels_come: bool,
-    pub(super) rows: Collected,
+    pub(super) rows: CollectedRows,
     /// By number: the place of a step that may be replayed.
     places: FxHashMap<u64, usize>,
     /// The step that was asked for last, and whether it is kept.
@@ -41,7 +41,7 @@ pub struct ChosenSteps<'k> {
 
 /// Rows of the steps that are kept.
 #[derive(Debug, Default)]
-pub(super) struct Collected {
+pub(super) struct CollectedRows {
     /// By kind of step.
     pub(super) spreads: BTreeMap<String, Spread>,
     /// Kernels by step.
@@ -73,7 +73,7 @@ impl<'k> ChosenSteps<'k> {
         if let Some(bound_ns) = clocks.bound_ns.filter(|_| has_kernels && clocks.apart()) {
             return Err(Abstain::ClocksApart { bound_ns });
         }
-        let mut rows = Collected::default();
+        let mut rows = CollectedRows::default();
         if !has_kernels {
             for step in counting.iter().map(|at| &steps[*at]) {
                 rows.spreads.entry(step.group().to_string()).or_default().offer(step.step, &mut Vec::new());

@@ -1,5 +1,5 @@
-//! How much longer a step takes for each nanosecond that is added to a path: by a replay, to stand beside an experiment, which
-//! adds it where this does: behind each interval of the path.
+//! How much longer a step takes for each nanosecond that is added to a path: by a replay, to stand beside an
+//! experiment, which adds it where this does: behind each interval of the path.
 
 use super::group::StepGroup;
 use super::play::play;
@@ -11,9 +11,9 @@ use candlescope_schema::{PathPattern, Side};
 use candlescope_work::estimate::{Case, Estimate};
 
 impl StepGroup {
-    /// The step's growth over the time added to a path on one side: 1 if all of the path's time there is on the critical path,
-    /// 0 if there is slack for all of it. `added_ns` is added to a step, divided over the path's intervals as their time is. `None`
-    /// if the steps cannot be replayed, or have no such path there.
+    /// The step's growth over the time added to a path on one side: 1 if all of the path's time there is on the
+    /// critical path, 0 if there is slack for all of it. `added_ns` is added to a step, divided over the path's
+    /// intervals as their time is. `None` if the steps cannot be replayed, or have no such path there.
     pub fn criticality(&self, path: &PathPattern, side: Side, added_ns: f64) -> Option<Estimate> {
         let replays = self.models().iter().filter_map(|model| Replay::of(model).ok());
         let all: Vec<Estimate> = replays.filter_map(|replay| of_step(replay.model(), path, side, added_ns)).collect();

@@ -39,7 +39,8 @@ struct PlaceTotals {
 }
 
 impl PlaceTotals {
-    /// What `rows` rows take that are `each` work; `None` if it was of few rows itself: of a prompt only the last token has logits.
+    /// What `rows` rows take that are `each` work; `None` if it was of few rows itself: of a prompt only the last token
+    /// has logits.
     fn of_rows(self, rows: f64, each: f64) -> Option<f64> {
         if self.work <= 0.0 || each <= 0.0 {
             return Some(self.ns * rows / self.rows);

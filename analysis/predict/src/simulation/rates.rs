@@ -84,8 +84,8 @@ pub(super) fn clock(
 /// A decode step of so many sequences: weights are read once, keys, values and activations for each sequence.
 ///
 /// At best a kernel takes what its further bytes and FLOPs take at the peaks, at worst its time grows as its roof does;
-/// what does not say is between its present time and that of each sequence by itself. The host does what it did; a step without a
-/// device is the host's ([`together`]).
+/// what does not say is between its present time and that of each sequence by itself. The host does what it did; a step
+/// without a device is the host's ([`together`]).
 pub(super) fn batch(
     model: &StepModel,
     parts: &mut Parts,

@@ -2,7 +2,7 @@
 
 use super::abstain::Abstain;
 use super::build::{StepRecords, build};
-use super::chosen_steps::{ChosenSteps, Collected};
+use super::chosen_steps::{ChosenSteps, CollectedRows};
 use super::eager;
 use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, calibrated_launches, facts};
@@ -118,8 +118,8 @@ struct Reader<'a> {
 type Groups = (Vec<StepGroup>, Vec<(String, Abstain)>);
 
 impl Reader<'_> {
-    fn of_device(&self, rows: Collected) -> Groups {
-        let Collected { spreads, mut kernels, mut spans, met } = rows;
+    fn of_device(&self, rows: CollectedRows) -> Groups {
+        let CollectedRows { spreads, mut kernels, mut spans, met } = rows;
         let by_number: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
         let alone = alone(self.counting, &met);
         let (mut groups, mut absent) = (Vec::new(), Vec::new());
@@ -160,8 +160,8 @@ impl Reader<'_> {
         (groups, absent)
     }
 
-    fn of_host(&self, rows: Collected) -> Groups {
-        let Collected { spreads, mut spans, .. } = rows;
+    fn of_host(&self, rows: CollectedRows) -> Groups {
+        let CollectedRows { spreads, mut spans, .. } = rows;
         let by_number: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
         let groups = spreads.iter().map(|(name, spread)| {
             let steps = spread.steps().iter().filter_map(|step| by_number.get(step).copied());

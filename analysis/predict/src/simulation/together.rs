@@ -1,8 +1,9 @@
 //! Several sequences at once on a host: what its libraries take for many rows is seen in other steps of the run.
 //!
-//! A product of one row reads its weights; of many rows, such as a prompt's, it computes. Where those take `r` a FLOP, `n` rows take
-//! `r·n` at least, and no less than reading the weights; at most both after each other, with rows rounded up to a tile of
-//! [`TILE`] as the kernels compute them. Attention reads keys and values of each sequence, so nothing is shared.
+//! A product of one row reads its weights; of many rows, such as a prompt's, it computes. Where those take `r` a FLOP,
+//! `n` rows take `r·n` at least, and no less than reading the weights; at most both after each other, with rows rounded
+//! up to a tile of [`TILE`] as the kernels compute them. Attention reads keys and values of each sequence, so nothing
+//! is shared.
 
 use super::abstain::{Abstain, MOST_UNKNOWN};
 use super::change::Change;
@@ -76,7 +77,8 @@ pub(super) fn batch(
     if share <= MOST_UNKNOWN { Ok(()) } else { Err(Abstain::NoManyRows { change: change.to_string(), share }) }
 }
 
-/// What each place takes itself, and which parts of the host's that are; [`NOWHERE`](super::step_model::NOWHERE) has the rest.
+/// What each place takes itself, and which parts of the host's that are; [`NOWHERE`](super::step_model::NOWHERE) has
+/// the rest.
 fn own_times(parts: &Parts) -> FxHashMap<u32, (f64, Vec<usize>)> {
     let mut all: FxHashMap<u32, (f64, Vec<usize>)> = FxHashMap::default();
     for (index, part) in parts.host.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! SQL over the views of `docs/sql.md`, asked of the folder of the ranks' runs, or of the run whose threads they are, that finds the
-//! rows of a finding again.
+//! SQL over the views of `docs/sql.md`, asked of the folder of the ranks' runs, or of the run whose threads they are,
+//! that finds the rows of a finding again.
 
 use crate::collective::{CollectiveKind, LARGE};
 use crate::facts::RankAnalysis;

@@ -3,7 +3,7 @@
 use super::WORTH;
 use super::collectives_query::times_of_ranks;
 use super::ranks_scene::RanksScene;
-use crate::facts::{Judged, mean};
+use crate::facts::{JudgedTimes, mean};
 use crate::reading::Source;
 use candlescope_figures::advice::{Advice, AdviceCode, AdviceFigure, RATES};
 use candlescope_work::estimate::Estimate;
@@ -21,7 +21,7 @@ fn of(scene: &RanksScene<'_>) -> Option<Advice> {
         // What else the device did is only known from its kernels.
         Source::DeviceTime | Source::Unknown => return None,
     };
-    let shown = |step: &Judged| mean(step.exposed_transfer.iter().copied());
+    let shown = |step: &JudgedTimes| mean(step.exposed_transfer.iter().copied());
     let share = scene.share(shown);
     if share.mid <= WORTH {
         return None;

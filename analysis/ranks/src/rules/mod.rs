@@ -7,7 +7,7 @@ mod rank_imbalance;
 mod ranks_scene;
 mod straggler_rank;
 
-use super::facts::{Judged, RankAnalysis};
+use super::facts::{JudgedTimes, RankAnalysis};
 use candlescope_figures::advice::Advice;
 use ranks_scene::RanksScene;
 
@@ -30,7 +30,7 @@ macro_rules! rules {
 candlescope_figures::each_advice!(rules);
 
 /// The findings, the largest gain first.
-pub(crate) fn findings(analysis: &RankAnalysis, judged: &[Judged]) -> Vec<Advice> {
+pub(crate) fn findings(analysis: &RankAnalysis, judged: &[JudgedTimes]) -> Vec<Advice> {
     let scene = RanksScene { analysis, judged };
     let mut found: Vec<Advice> = RULES.iter().flat_map(|rule| rule(&scene)).collect();
     found.sort_by(|a, b| b.gain.mid.total_cmp(&a.gain.mid));

@@ -3,7 +3,7 @@
 use super::collectives_query::times_of_steps;
 use super::ranks_scene::RanksScene;
 use super::{WORTH, straggler_rank};
-use crate::facts::{Judged, longest, mean};
+use crate::facts::{JudgedTimes, longest, mean};
 use candlescope_figures::advice::{Advice, AdviceCode, AdviceFigure};
 use candlescope_work::estimate::Estimate;
 
@@ -16,7 +16,7 @@ fn of(scene: &RanksScene<'_>) -> Option<Advice> {
     if straggler_rank::of(scene).is_some() {
         return None;
     }
-    let most = |step: &Judged| step.own.iter().copied().fold(0.0, f64::max);
+    let most = |step: &JudgedTimes| step.own.iter().copied().fold(0.0, f64::max);
     let gain = scene.share(|step| most(step) - mean(step.own.iter().copied()));
     let differ = steps.iter().any(|step| longest(&step.own).is_some());
     if !differ || gain.mid <= WORTH {

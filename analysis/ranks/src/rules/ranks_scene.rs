@@ -1,7 +1,7 @@
 //! What rules look at, and what they make their findings of.
 
 use crate::clocks::AlignedBy;
-use crate::facts::{Judged, LEAST_STEPS, RankAnalysis, mean};
+use crate::facts::{JudgedTimes, LEAST_STEPS, RankAnalysis, mean};
 use crate::reading::Source;
 use candlescope_figures::advice::{
     Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage,
@@ -12,18 +12,18 @@ use candlescope_work::estimate::Estimate;
 /// Ranks, and their steps that are judged.
 pub(super) struct RanksScene<'a> {
     pub(super) analysis: &'a RankAnalysis,
-    pub(super) judged: &'a [Judged],
+    pub(super) judged: &'a [JudgedTimes],
 }
 
 impl RanksScene<'_> {
     /// The steps, if there are enough of them and ranks do anything together: without that nobody waits for another.
-    pub(super) fn steps(&self) -> Option<&[Judged]> {
+    pub(super) fn steps(&self) -> Option<&[JudgedTimes]> {
         (self.judged.len() >= LEAST_STEPS && self.analysis.matched > 0).then_some(self.judged)
     }
 
-    /// A time of each step as a share of all steps' time on a mean rank, with the interval in which it lies in 95 of 100 cases by how
-    /// much steps differ, wider by as much as the ranks' clocks may be off.
-    pub(super) fn share(&self, of: impl Fn(&Judged) -> f64) -> Estimate {
+    /// A time of each step as a share of all steps' time on a mean rank, with the interval in which it lies in 95 of
+    /// 100 cases by how much steps differ, wider by as much as the ranks' clocks may be off.
+    pub(super) fn share(&self, of: impl Fn(&JudgedTimes) -> f64) -> Estimate {
         let pairs: Vec<(f64, f64)> =
             self.judged.iter().map(|step| (of(step), mean(step.step.iter().copied()))).collect();
         let all: f64 = pairs.iter().map(|(_, step)| step).sum();
@@ -39,7 +39,8 @@ impl RanksScene<'_> {
         Estimate { low: mid - half, mid, high: mid + half }
     }
 
-    /// What clocks may be off in a step, as a share of it: as much in each of its collectives, of which the last to come decides.
+    /// What clocks may be off in a step, as a share of it: as much in each of its collectives, of which the last to
+    /// come decides.
     fn clock_share(&self, step_ns: f64) -> f64 {
         let analysis = self.analysis;
         let of_phase = analysis.collectives.iter().filter(|of| of.phase == analysis.phase && of.waiting_ns.is_some());
@@ -100,8 +101,8 @@ mod tests {
     use crate::facts::CollectiveSum;
 
     /// Two ranks with these own times, in steps of 100 ns.
-    fn judged(own: [f64; 2]) -> Judged {
-        Judged { step: vec![100.0; 2], own: own.to_vec(), ..Judged::default() }
+    fn judged(own: [f64; 2]) -> JudgedTimes {
+        JudgedTimes { step: vec![100.0; 2], own: own.to_vec(), ..JudgedTimes::default() }
     }
 
     /// With two collectives a step.
@@ -144,8 +145,8 @@ mod tests {
     #[test]
     fn bounds_are_what_steps_differ_by_and_clocks_may_be_off() {
         let alike = vec![judged([80.0, 70.0]); 10];
-        let differ: Vec<Judged> = (0..10).map(|at| judged([80.0, 70.0 + f64::from(at % 2) * 4.0 - 2.0])).collect();
-        let share = |steps: &[Judged], bound_ns| {
+        let differ: Vec<JudgedTimes> = (0..10).map(|at| judged([80.0, 70.0 + f64::from(at % 2) * 4.0 - 2.0])).collect();
+        let share = |steps: &[JudgedTimes], bound_ns| {
             let analysis = analysis(steps.len(), bound_ns);
             RanksScene { analysis: &analysis, judged: steps }.share(|step| step.own[0] - step.own[1])
         };

@@ -3,7 +3,7 @@
 use super::WORTH;
 use super::collectives_query::times_of_ranks;
 use super::ranks_scene::RanksScene;
-use crate::facts::{Judged, median};
+use crate::facts::{JudgedTimes, median};
 use candlescope_figures::advice::{Advice, AdviceCode, AdviceFigure};
 use candlescope_work::estimate::Estimate;
 
@@ -24,7 +24,7 @@ pub(super) fn of(scene: &RanksScene<'_>) -> Option<Advice> {
     if slow.longest as f64 <= MOST_STEPS * steps as f64 || by_chance(slow.longest, steps, ranks.len()) > CHANCE {
         return None;
     }
-    let behind = |step: &Judged| {
+    let behind = |step: &JudgedTimes| {
         let others = step.own.iter().enumerate().filter(|(rank, _)| *rank != at).map(|(_, own)| *own);
         step.own[at] - others.fold(0.0, f64::max)
     };

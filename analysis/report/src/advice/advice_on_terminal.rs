@@ -1,6 +1,6 @@
 //! Findings with gains on a terminal.
 
-use super::diagnosis::{abstentions, rows, steps, together};
+use super::diagnosis::{abstentions, nothing_found, rows, steps, together};
 use candlescope_document::text::wrap;
 use candlescope_figures::advice::Diagnosis;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ const WIDTH: usize = 110;
 pub fn text(diagnosis: &Diagnosis) -> String {
     let mut out = String::from("What to change, by what it gains\n");
     if diagnosis.findings.is_empty() {
-        let _ = writeln!(out, "  nothing that gains 0.5 % of a step or more was found");
+        let _ = writeln!(out, "  {}", nothing_found());
     }
     for (at, row) in rows(diagnosis).iter().enumerate() {
         let head = format!("{}. {}  {}", at + 1, row.advice.code, row.gain);

@@ -4,7 +4,7 @@ use super::sentence::{DISTURBED, Sentence, place_of, shown};
 use super::words::words;
 use crate::format::{after_colon, count, duration, percent, printable};
 use candlescope_document::text::capital;
-use candlescope_figures::advice::{Advice, Diagnosis, RoadmapStage, TrackRecord};
+use candlescope_figures::advice::{Advice, Diagnosis, LEAST_GAIN, RoadmapStage, TrackRecord};
 use candlescope_work::estimate::Estimate;
 
 /// A finding in words.
@@ -25,6 +25,11 @@ pub(crate) struct Row<'a> {
     pub(crate) place: String,
     /// Its figures, one after another.
     pub(crate) evidence: String,
+}
+
+/// What is said where there is no finding.
+pub(crate) fn nothing_found() -> String {
+    format!("nothing that gains {} of a step or more was found", percent(LEAST_GAIN))
 }
 
 /// The findings of a diagnosis.

@@ -8,7 +8,7 @@ mod words;
 
 pub use advice_on_terminal::text;
 pub use diagnosis::remedy_in_words;
-pub(super) use diagnosis::{Row as Ranked, abstentions, gain, rows, steps, together, worded};
+pub(super) use diagnosis::{Row as Ranked, abstentions, gain, nothing_found, rows, steps, together, worded};
 pub use json::json;
 pub(super) use sentence::{DISTURBED, Sentence};
 pub(super) use words::plain;

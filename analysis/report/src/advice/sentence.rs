@@ -64,10 +64,18 @@ impl<'a> Sentence<'a> {
         duration(self.value(name))
     }
 
-    /// The function of the place.
-    pub(super) fn function(&self) -> String {
-        let function = self.advice.place.function.as_deref().unwrap_or("functions without a name");
-        head(&printable(&function_name::short(function)), NAMES)
+    /// The function of the place; `None` where no sample has one.
+    pub(super) fn function(&self) -> Option<String> {
+        let function = self.advice.place.function.as_deref()?;
+        Some(head(&printable(&function_name::short(function)), NAMES))
+    }
+
+    /// Where most of it is: in the function, if that is known, and at the place.
+    pub(super) fn most_of_it(&self) -> String {
+        match self.function() {
+            Some(function) => format!("most of it in `{function}` at `{}`", self.at),
+            None => format!("most of it at `{}`", self.at),
+        }
     }
 
     pub(super) fn bytes(&self, name: &str) -> String {

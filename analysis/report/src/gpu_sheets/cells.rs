@@ -1,7 +1,7 @@
 //! What the sheets are made of.
 
 use super::super::format::{count, duration, percent, significant};
-use candlescope_document::{Cell, Most, Section, Table, cell, maybe};
+use candlescope_document::{Cell, MostRows, Section, Table, cell, maybe};
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
 const MOST_ROWS: usize = 200;
@@ -20,7 +20,7 @@ pub(super) fn sheet(
     what: &'static str,
 ) -> Section {
     let table = table.of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(terminal, MOST_ROWS, MOST_ROWS), what, "in metrics.json");
+    let table = table.most(MostRows::of(terminal, MOST_ROWS, MOST_ROWS), what, "in metrics.json");
     Section::new(id, title, note).brief("").with(table)
 }
 

@@ -125,7 +125,7 @@ pub struct TrustReason {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OverviewFigure {
-    /// Its key in `docs/definitions.md`, or one of `docs/json.md`.
+    /// Its key in `docs/definitions.md`, or one of `docs/agents.md`.
     pub key: &'static str,
     /// What it is of, where there are several: a phase, the name of steps.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,12 +1,12 @@
 //! What to change, by what it gains.
 
 use super::super::account;
-use super::super::advice::{Ranked, abstentions, rows, steps, together};
+use super::super::advice::{Ranked, abstentions, nothing_found, rows, steps, together};
 use super::super::charts::step_line;
 use super::super::format::{count, duration, percent};
 use candlescope_document::html::{Plain, Prose};
-use candlescope_document::text::code;
-use candlescope_document::{Bar, Block, Cell, Forms, Most, Row, Section, Table, sentences, words};
+use candlescope_document::text::{code, sentence};
+use candlescope_document::{Bar, Block, Cell, Forms, MostRows, Row, Section, Table, sentences, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::advice::Advice;
 use candlescope_figures::tree::ratio;
@@ -21,7 +21,7 @@ const ACCOUNT_ROWS: usize = 10;
 pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     let diagnosis = analysis.diagnosis.as_ref()?;
     let found = rows(diagnosis);
-    let nothing = if found.is_empty() { "Nothing that gains 0.5 % of a step or more was found." } else { "" };
+    let nothing = if found.is_empty() { sentence(&nothing_found()) } else { String::new() };
     let more = |most: usize| match found.len().saturating_sub(most) {
         0 => String::new(),
         more => format!("… and {} more: `candlescope analyze --top 0`", count(more as u64)),
@@ -38,7 +38,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
          do not add up.",
     )
     .brief("gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable")
-    .with_in(Forms::FILES, Block::Text(nothing.to_string()));
+    .with_in(Forms::FILES, Block::Text(nothing));
     for row in found.iter().take(MOST[0]) {
         let said = format!("{} of {}: {}", row.gain, code(&row.advice.place.phase), row.words.message);
         section = section
@@ -101,7 +101,7 @@ fn table(found: &[Ranked<'_>]) -> Table {
     ];
     columns.extend(unfolded);
     let table = Table::new("finding", columns, rows.collect()).of_code(40);
-    table.most(Most::of(0, MOST[1], 0), "findings", "which `candlescope analyze --top 0` shows")
+    table.most(MostRows::of(0, MOST[1], 0), "findings", "which `candlescope analyze --top 0` shows")
 }
 
 /// The list of a page. One scale for every bar of every page: the whole width is the time of all steps of the run.

@@ -1,11 +1,11 @@
 //! The head of a run's report: what ran where, the conclusion, the verdict, and what the run says about its surroundings.
 
 use super::super::conclusion::{sentence, title, verdict_line};
-use super::super::format::{count, head as cut, json, utc};
+use super::super::format::{count, head as cut, json, percent, utc};
 use super::super::head_facts::{machine, model, model_name};
 use candlescope_document::{Block, Document, Fact, Forms, Mark, Notice, Section, Verdict};
 use candlescope_figures::Analysis;
-use candlescope_schema::run::{Finding, Severity, option_key};
+use candlescope_schema::run::{Finding, Severity, env_key, option_key};
 
 /// The document without its sections.
 pub(super) fn head(analysis: &Analysis) -> Document {
@@ -51,7 +51,10 @@ fn data(analysis: &Analysis, started: String) -> String {
         what.push(format!("{} requests{left_out}{ended}", count(requests as u64)));
     }
     let rows = |table: &str| count(analysis.rows.get(table).copied().unwrap_or(0));
-    what.push(format!("{} steps", rows("steps")));
+    // Of a program that marks none: how sure it is that these are what its pattern says.
+    let confidence = env_key::STEPS_CONFIDENCE.of(&analysis.manifest.environment).map(percent);
+    let by_pattern = confidence.map(|share| format!(" (by what repeats, confidence {share})")).unwrap_or_default();
+    what.push(format!("{} steps{by_pattern}", rows("steps")));
     what.push(format!("{} intervals", rows("spans")));
     what.join(" · ")
 }

@@ -2,7 +2,7 @@
 
 use super::super::format::{count, duration, percent};
 use super::super::function_name::short;
-use candlescope_document::{Block, Forms, Most, Row, Section, Table, cell, column, maybe, missing, wide, words};
+use candlescope_document::{Block, Forms, MostRows, Row, Section, Table, cell, column, maybe, missing, wide, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::host_time::{FunctionTime, HostTime};
 
@@ -43,7 +43,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize) -> Option<Section> {
         words("most of it in"),
     ];
     let table = Table::new("function", columns, rows.collect()).of_code(44);
-    let table = table.most(Most::of(terminal, 20, MOST_ROWS), "functions", "in the table `stack_samples`");
+    let table = table.most(MostRows::of(terminal, 20, MOST_ROWS), "functions", "in the table `stack_samples`");
     Some(section.with(Table { sorted_by: Some(1), filter: true, ..table }))
 }
 

@@ -2,7 +2,9 @@
 
 use super::super::format::{count, duration, flops, percent, significant};
 use super::super::peak_columns::PeakColumns;
-use candlescope_document::{Cell, Column, Forms, Most, Row, Section, Table, cell, column, maybe, missing, wide, words};
+use candlescope_document::{
+    Cell, Column, Forms, MostRows, Row, Section, Table, cell, column, maybe, missing, wide, words,
+};
 use candlescope_figures::gpu_time::source_name;
 use candlescope_figures::peaks::of_operators;
 use candlescope_figures::{Analysis, Operator};
@@ -59,7 +61,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
         (true, true) => 16,
     };
     let table = Table::new("operator", columns, rows.collect()).of_code(width);
-    let table = table.most(Most::of(terminal, in_markdown, MOST_ROWS), "operators", "in operators.md");
+    let table = table.most(MostRows::of(terminal, in_markdown, MOST_ROWS), "operators", "in operators.md");
     let (title, brief, on_gpu) = heading(analysis);
     let note = format!(
         "One row for each path without ordinals, by self time{}. Shares are of {} in steps. Rates are analytic work over \

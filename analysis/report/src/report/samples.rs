@@ -1,8 +1,8 @@
 //! What was sampled over time, and the latency of each token.
 
 use super::super::charts::plots;
-use super::super::format::{count, duration, significant, value};
-use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, column, figure, missing, words};
+use super::super::format::{bytes, count, duration, significant, value};
+use candlescope_document::{Block, Cell, Forms, MostRows, Row, Section, Table, column, figure, missing, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::memory::{RESIDENT, Series};
 
@@ -29,12 +29,26 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     order.sort_by_key(|s| (s.metric != RESIDENT, s.min == s.max));
     let curves = order.iter().take(MOST_PLOTS).filter_map(|s| plots::series(s, start)).collect();
     let table = Table::new("metric", columns(), all.iter().map(row).collect()).of_code(48);
-    let section = Section::new("memory", "Memory and other samples over time", "")
+    let section = Section::new("memory", "Memory and other samples over time", kv(analysis).unwrap_or_default())
         .nav("Samples")
         .with(Block::Pictures(curves))
-        .with(table.most(Most::of(0, 64, 100), "series", "in the table `samples`"));
+        .with(table.most(MostRows::of(0, 64, 100), "series", "in the table `samples`"));
     let empty = "The run holds no samples. Turn on the host collector to see memory and CPU use.";
     if all.is_empty() { section.only(Forms::PAGE.and(Forms::JSON)).or_say(empty) } else { section.only(Forms::FILES) }
+}
+
+/// How much of the memory for keys and values was needed.
+fn kv(analysis: &Analysis) -> Option<String> {
+    let kv = analysis.memory.kv()?;
+    let allocated = bytes(kv.allocated);
+    Some(match kv.allocated_per_used() {
+        Some(times) => format!(
+            "Slots have {allocated} for keys and values, of which at most {} held tokens: allocated ÷ used is {}.",
+            bytes(kv.used),
+            significant(times)
+        ),
+        None => format!("Slots have {allocated} for keys and values, of which none held tokens at a sample."),
+    })
 }
 
 fn columns() -> Vec<candlescope_document::Column> {

@@ -2,7 +2,7 @@
 
 use super::super::format::{count, duration, head, percent, plural, printable, significant, tail, with_error};
 use candlescope_document::{
-    Block, Cell, Forms, Most, Part, Row, Section, Table, cell, column, maybe, missing, sentences, wide, words,
+    Block, Cell, Forms, MostRows, Part, Row, Section, Table, cell, column, maybe, missing, sentences, wide, words,
 };
 use candlescope_figures::gpu_time::source_name;
 use candlescope_figures::peaks::utilisation;
@@ -43,7 +43,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     let section = Section::new("phases", "Steps", note)
         .brief(format!("wall {wall}, {brief}"))
         .with_in(Forms::PAGE.and(Forms::JSON), Block::Shares("Share of time by phase", bar(analysis)))
-        .with(table.most(Most::of(8, 64, 100), "kinds of step", "in metrics.json"))
+        .with(table.most(MostRows::of(8, 64, 100), "kinds of step", "in metrics.json"))
         .with_in(Forms::TERMINAL, Block::Text(warmup_in_words(analysis)));
     let section = Section { parts: vec![warmup(analysis), against_peaks(analysis)], ..section };
     let is_empty = phases.rows.is_empty() && analysis.warmup.rows.is_empty();
@@ -202,7 +202,7 @@ fn warmup(analysis: &Analysis) -> Section {
     );
     let table = Table::new("", columns, rows.collect()).of_code(28);
     Section::new("warmup", "Warm-up", note).only(Forms::FILES).with(table.most(
-        Most::of(0, 100, 100),
+        MostRows::of(0, 100, 100),
         "kinds of step",
         "in metrics.json",
     ))

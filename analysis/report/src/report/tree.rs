@@ -1,7 +1,7 @@
 //! Where the time goes: the tree of paths.
 
 use super::super::format::{count, duration, percent};
-use candlescope_document::{Bar, Forms, Most, Row, Section, Table, cell, column, maybe, missing};
+use candlescope_document::{Bar, Forms, MostRows, Row, Section, Table, cell, column, maybe, missing};
 use candlescope_figures::Analysis;
 use candlescope_figures::operators::OperatorGpu;
 use candlescope_figures::tree::ratio;
@@ -61,7 +61,7 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Section {
         percent(ratio(tree.unaccounted_ns(), tree.total_ns))
     );
     let table = Table::new("path", columns, rows.collect()).of_code(42);
-    let most = Most { smallest: SMALLEST, ..Most::of(most, 100, 1000) };
+    let most = MostRows { smallest: SMALLEST, ..MostRows::of(most, 100, 1000) };
     let section = Section::new("tree", "Where the time goes", note)
         .brief("self: of a path with children, what none of them accounts for")
         .nav("Tree")

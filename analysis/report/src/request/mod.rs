@@ -10,6 +10,7 @@ use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Document, Fact, html, markdown};
 use candlescope_figures::RequestAccount;
 use candlescope_reader::Run;
+use candlescope_schema::beside_run;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ pub fn write_request(
     options: &ReportOptions,
 ) -> Result<RequestOutput, ReportError> {
     let document = document(run, account);
-    let name = |form: &str| format!("request-{}.{form}", account.figures.request);
+    let name = |form: &str| beside_run::of_request(account.figures.request, form);
     let contents = [(name("html"), html::page(&document)), (name("md"), markdown::draw(&document))];
     let files = write_files(options.out.as_deref().unwrap_or(run.dir()), contents)?;
     let layout = Layout { width: options.terminal.width, color: options.terminal.color };

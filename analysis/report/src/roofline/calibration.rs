@@ -5,7 +5,7 @@ use crate::format::{duration, percent, significant};
 use candlescope_document::markdown;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Document, Fact, Most, Section};
+use candlescope_document::{Document, Fact, MostRows, Section};
 use candlescope_predict::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
 use candlescope_work::devices::{DeviceKind, FITTED_FORMAT};
 use serde_json::{Value, json};
@@ -244,7 +244,7 @@ fn latencies(calibration: &Calibration) -> Section {
     let head =
         ["run", "model", "batch × prompt", "latency", "measured", "without the case", "error", "without the model"];
     Section::new("held-out", "Left out, one at a time", "").with(table_of(&head, rows.collect()).most(
-        Most::of(200, MOST, MOST),
+        MostRows::of(200, MOST, MOST),
         "rows",
         "the files",
     ))

@@ -5,7 +5,7 @@ use super::section::{MOST, shown, signed, table_of};
 use super::static_sections::{bound, lacking, spread};
 use crate::format::{count, duration, head as cut, path, percent, significant};
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, Most, Picture, Section};
+use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, MostRows, Picture, Section};
 use candlescope_predict::roofline::{HeatMap, Measured, Point, PointKind, Status};
 
 /// Longest name in a terminal's table.
@@ -175,7 +175,7 @@ fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let terminal_rows = if kind == PointKind::Phase { 40 } else { 12 };
     Section::new(id, title, "").with(table_of(&head, rows.collect()).most(
-        Most::of(terminal_rows, MOST, MOST),
+        MostRows::of(terminal_rows, MOST, MOST),
         "rows",
         "the files",
     ))

@@ -1,7 +1,7 @@
 //! What the sections of roofline reports share.
 
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Most, Section, Table};
+use candlescope_document::{MostRows, Section, Table};
 
 /// Rows of a table in files.
 pub(super) const MOST: usize = usize::MAX;
@@ -9,7 +9,7 @@ pub(super) const MOST: usize = usize::MAX;
 /// A table of texts, of which a terminal shows forty rows.
 pub(super) fn table_of<H: AsRef<str>>(heads: &[H], rows: Vec<Vec<String>>) -> Table {
     let table = Table::of_texts(heads, rows).words(&["evidence", "what it is", "status", "where from"]);
-    table.most(Most::of(40, MOST, MOST), "rows", "in the files")
+    table.most(MostRows::of(40, MOST, MOST), "rows", "in the files")
 }
 
 /// The same section on a page that also has measured figures.

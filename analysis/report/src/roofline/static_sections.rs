@@ -4,7 +4,7 @@ use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{MOST, shown, table_of};
 use crate::format::{bytes, count, duration, flops, percent, significant};
 use candlescope_document::text::UNKNOWN;
-use candlescope_document::{Fact, Most, Section};
+use candlescope_document::{Fact, MostRows, Section};
 use candlescope_predict::roofline::{Bound, FromKernels, Outlook, StepFromKernels, StepPrediction, TimeSource};
 use candlescope_work::devices::{LAUNCH_ANYWHERE_NS, Multiply};
 use candlescope_work::estimate::Estimate;
@@ -215,7 +215,7 @@ fn from_kernels(outlook: &Outlook) -> Section {
     );
     Section::new("kernels", "From measured kernels", note)
         .with(table_of(&["", "from kernels", "at the roofs", "where from"], rows).most(
-            Most::of(60, MOST, MOST),
+            MostRows::of(60, MOST, MOST),
             "rows",
             "the files",
         ))
@@ -369,7 +369,7 @@ fn operations(phase: &str, step: &StepPrediction) -> Section {
     ];
     let note = "FLOPs, bytes and roof of one call; `all calls` at the roof or what small kernels take.";
     Section::new(phase, format!("Operations of {phase}"), note).with(table_of(&head, rows.collect()).most(
-        Most::of(14, MOST, MOST),
+        MostRows::of(14, MOST, MOST),
         "rows",
         "the files",
     ))

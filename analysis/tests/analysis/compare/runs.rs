@@ -8,7 +8,7 @@ use candlescope_compare::{
 use candlescope_document::html;
 use candlescope_reader::Run;
 use candlescope_report::compare::{document, text};
-use candlescope_schema::run::{MachineUse, RunManifest, env_key};
+use candlescope_schema::run::{MachineUse, RunManifest, StepCounts, env_key};
 use candlescope_schema::{Batch, KernelKind, Phase, SampleRecord};
 use candlescope_work::slo::Slo;
 use serde_json::json;
@@ -84,6 +84,18 @@ fn goodput_is_of_the_requests_of_a_run_that_keep_all_limits() {
     assert_eq!(RunFacts::of(&run).goodput, None, "without limits there is none");
     let strict: Slo = format!("ttft={limit}ns,e2e=1ns").parse().unwrap();
     assert_eq!(RunFacts::within(&run, Some(&strict)).goodput, Some(0.0));
+}
+
+#[test]
+fn steps_of_a_request_are_counted_with_those_that_have_no_record() {
+    let of = |begun: u64| {
+        let counts = StepCounts { begun, perturbed: 60, ..StepCounts::default() };
+        facts(&small(), |_, manifest| manifest.steps = Some(counts)).steps_per_request
+    };
+    // Six requests. Some of their steps may only choose a token.
+    let (few, many) = (of(60 + 600).expect("counted"), of(60 + 1_200).expect("counted"));
+    assert!((many / few - 2.0).abs() < 1e-9 && (40.0..=100.0).contains(&few), "{few} and {many}");
+    assert_eq!(facts(&small(), |_, manifest| manifest.steps = None).steps_per_request, None);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn the_devices_stream_is_used_where_the_thread_names_none() {
     // The other device has another clock: its anchor places the mark in time.
     let (at, host, _) = rig.anchors(1)[0];
     let (at0, host0, _) = rig.anchors(0)[0];
-    let host_of = |mark: &Seen, at: DeviceNs, host: HostNs| host.0 + mark.at.expect("a time").0 - at.0;
+    let host_of = |mark: &ReportedMark, at: DeviceNs, host: HostNs| host.0 + mark.at.expect("a time").0 - at.0;
     let apart = host_of(&marks[2], at, host) - host_of(&marks[1], at0, host0);
     assert!((990_000..1_020_000).contains(&apart), "{apart}");
 }

@@ -30,7 +30,7 @@ struct Rig {
 
 /// A mark as reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Seen {
+struct ReportedMark {
     thread: u32,
     id: u32,
     device: u8,
@@ -73,9 +73,9 @@ impl Rig {
         }
     }
 
-    fn marks(&self) -> Vec<Seen> {
+    fn marks(&self) -> Vec<ReportedMark> {
         let seen = |report: &GpuReport| match *report {
-            GpuReport::Mark { thread, id, device, at } => Some(Seen { thread, id: id.0.get(), device, at }),
+            GpuReport::Mark { thread, id, device, at } => Some(ReportedMark { thread, id: id.0.get(), device, at }),
             _ => None,
         };
         self.reports.iter().filter_map(seen).collect()

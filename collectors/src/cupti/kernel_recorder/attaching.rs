@@ -4,7 +4,7 @@ use super::KernelRecorder;
 use crate::cupti::backend::{Backend, Switch};
 use crate::cupti::calls::{self, Domain};
 use crate::cupti::contexts::UNDER_WAY;
-use crate::cupti::detach::{State, Stay};
+use crate::cupti::detach::{State, StayReason};
 use crate::cupti::records::kind;
 use crate::cupti::switches::{is_copy, meaning, needed};
 use crate::cupti::sys::{NODE_CLONED, NODE_CREATED};
@@ -91,11 +91,11 @@ impl<B: Backend> KernelRecorder<B> {
         if let Some(stay) = self.backend.link().must_stay() {
             self.detaches = false;
             let what = match stay {
-                Stay::EndsContexts => "ends CUDA contexts while kernels are recorded",
-                Stay::SeveralContexts => {
+                StayReason::EndsContexts => "ends CUDA contexts while kernels are recorded",
+                StayReason::SeveralContexts => {
                     "works on several devices, which can wait for each other for ever while CUPTI leaves"
                 }
-                Stay::LaunchesGraphs => "launches CUDA graphs, which fail once CUPTI has left",
+                StayReason::LaunchesGraphs => "launches CUDA graphs, which fail once CUPTI has left",
             };
             let message = format!(
                 "this program {what}, so CUPTI stays attached from now on: each launch costs up to 0.8 µs more"
@@ -148,8 +148,8 @@ impl<B: Backend> KernelRecorder<B> {
     fn try_out(&self, switches: Vec<Switch>) -> Result<(Vec<Switch>, Vec<Switch>), ActivityError> {
         let (mut calls, mut kinds) = (Vec::new(), Vec::new());
         for switch in switches {
-            // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is recorded in
-            // part crashed programs while they loaded their model.
+            // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is
+            // recorded in part crashed programs while they loaded their model.
             let outcome = if is_copy(&switch) { Ok(()) } else { self.backend.turn(switch, true) };
             match outcome {
                 Ok(()) => if matches!(switch, Switch::Kind(_)) { &mut kinds } else { &mut calls }.push(switch),

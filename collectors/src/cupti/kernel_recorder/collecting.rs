@@ -3,7 +3,8 @@
 use super::KernelRecorder;
 use crate::cupti::backend::Backend;
 use crate::cupti::delivery::{Unusable, kernel};
-use crate::cupti::join::{Call, Ran};
+use crate::cupti::detach::State;
+use crate::cupti::join::{Call, NamedWork};
 use crate::cupti::records::{self, ActivityKind, Record};
 use crate::cupti::{Correlate, calls, errors, lanes};
 use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, Undelivered};
@@ -16,8 +17,8 @@ impl<B: Backend> KernelRecorder<B> {
     /// A plain flush hands over the buffers whose records are all complete; a kernel that is still running holds its
     /// buffer back, and no record is lost. With `all`, a forced one follows, which hands over all buffers: the records
     /// of what still runs are lost then, and some of what ran may never become complete because its time stamp was
-    /// lost. If CUPTI is detached there is nothing to fetch, and while a copy is under way only what CUPTI handed over by
-    /// itself.
+    /// lost. If CUPTI is detached there is nothing to fetch, and while a copy is under way only what CUPTI handed over
+    /// by itself.
     pub(in crate::cupti) fn collect(
         &mut self,
         all: bool,
@@ -32,13 +33,16 @@ impl<B: Backend> KernelRecorder<B> {
             let read = self.read();
             self.carried.add(read);
             into.dropped += self.backend.dropped();
+        } else if all && self.mine && self.backend.link().state() == State::Detached {
+            into.dropped += self.backend.unread();
         }
         into.dropped += lanes::lost();
         if all {
             self.join.give_up();
         }
         into.undelivered = match self.join.earliest_missing() {
-            // Without calls, or where each is seen twice, it is not known what was launched. Without records none is waited for.
+            // Without calls, or where each is seen twice, it is not known what was launched. Without records none is
+            // waited for.
             _ if self.correlate == Correlate::Nothing || self.runtime || self.trial.no_records => Undelivered::Unknown,
             None => Undelivered::Nothing,
             Some(end) => self.ticks.host(end).map_or(Undelivered::Unknown, Undelivered::Since),
@@ -82,7 +86,7 @@ impl<B: Backend> KernelRecorder<B> {
                     ActivityKind::Copy { direction, .. } => direction.as_bytes(),
                     ActivityKind::Set { .. } => b"memset",
                 };
-                join.ran(Ran { name: names.readable(name), work });
+                join.ran(NamedWork { name: names.readable(name), work });
             }
             Some(Record::Other) => {}
             None => lost += 1,

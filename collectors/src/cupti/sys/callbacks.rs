@@ -2,11 +2,11 @@
 //!
 //! They must never unwind into C: each stops panics with `catch_unwind`, which costs nothing if nothing panics.
 
-use super::super::buffers::{Buffer, Filled, Pool};
+use super::super::buffers::{Buffer, FilledBuffer, Pool};
 use super::super::calls::Domain;
 use super::super::calls::{OnContexts, OnGraphs, copies, fetches, handle_at, on_contexts, on_graphs};
-use super::super::detach::Link;
-use super::super::in_flight::{Began, Nested};
+use super::super::detach::{Link, State};
+use super::super::in_flight::{CountedCall, NestedCalls};
 use super::super::lanes;
 use super::super::told::{FollowedCall, told};
 use crate::driver_gate::GATE;
@@ -33,7 +33,7 @@ pub(super) static IS_EARLY: AtomicBool = AtomicBool::new(false);
 
 /// The functions that callbacks call. CUPTI hands this to each.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub(super) struct CallbackFunctions {
     pub(super) unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
     pub(super) finalize: unsafe extern "C" fn() -> u32,
     /// CUPTI's number of a node; libraries before CUDA 11.1 lack it.
@@ -58,8 +58,8 @@ pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
     }
 }
 
-/// CUPTI is done with a buffer. It is put aside for the thread that reads. Another client's, which comes where our callbacks took
-/// the place of its own, is not ours to free.
+/// CUPTI is done with a buffer. It is put aside for the thread that reads. Another client's, which comes where our
+/// callbacks took the place of its own, is not ours to free.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, size: usize, valid: usize) {
     if buffer.is_null() || !catch_unwind(|| POOL.is_lent(buffer.addr())).unwrap_or(false) {
         return;
@@ -68,7 +68,11 @@ pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u
     // SAFETY: `requested` gave it out and it has not come back; CUPTI tells its size: a boxed slice of that many words.
     let words = unsafe { Box::from_raw(words) };
     // A panic here could only come from a failed allocation; the buffer is lost then, and the program goes on.
-    let _ = catch_unwind(AssertUnwindSafe(|| POOL.put(Filled { buffer: Buffer::from_words(words), valid })));
+    let put = || {
+        let is_late = LINK.state() == State::Detaching;
+        POOL.put(FilledBuffer { buffer: Buffer::from_words(words), valid, is_late });
+    };
+    let _ = catch_unwind(AssertUnwindSafe(put));
 }
 
 /// The whole of `CUpti_CallbackData`, which has not grown since CUDA 4.1. Offsets from `cupti_callbacks.h` of CUDA
@@ -127,7 +131,8 @@ const _: () = {
     assert!(std::mem::offset_of!(GraphData, kind) == 32);
 };
 
-/// `CU_GRAPH_NODE_TYPE_MEMSET`: kernels, copies and memsets are the types up to it. Others run nothing that has a record.
+/// `CU_GRAPH_NODE_TYPE_MEMSET`: kernels, copies and memsets are the types up to it. Others run nothing that has a
+/// record.
 const LAST_WITH_RECORDS: u32 = 2;
 
 /// A node of a graph was made, or copied as a graph is that is to be launched. Not on the hot path.
@@ -136,7 +141,7 @@ unsafe fn on_node(inside: *mut c_void, cbid: u32, data: *const c_void) {
     // SAFETY: the data is what this domain promises, valid during this call.
     let graph = unsafe { (*data.cast::<ResourceData>()).descriptor.cast::<GraphData>().as_ref() };
     // SAFETY: `inside` is null or lives as long as the process.
-    let number = unsafe { inside.cast::<Inside>().as_ref() }.and_then(|inside| inside.graph_node_id);
+    let number = unsafe { inside.cast::<CallbackFunctions>().as_ref() }.and_then(|inside| inside.graph_node_id);
     let (Some(graph), Some(number)) = (graph.filter(|graph| graph.kind <= LAST_WITH_RECORDS), number) else { return };
     let number = |node: *mut c_void| {
         let mut id = 0;
@@ -151,8 +156,8 @@ unsafe fn on_node(inside: *mut c_void, cbid: u32, data: *const c_void) {
     }
 }
 
-/// A followed call begins or ends on this thread, or a graph's node is made. `inside` is an [`Inside`] that lives as long as
-/// the process, or null.
+/// A followed call begins or ends on this thread, or a graph's node is made. `inside` is [`CallbackFunctions`] that
+/// lives as long as the process, or null.
 pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
     if data.is_null() {
         return;
@@ -170,7 +175,7 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     if let Some(what) = on_contexts(domain, cbid) {
         // It may wait, which takes the system's clock.
         let _ = catch_unwind(|| {
-            let around = lanes::on_contexts(Nested::NONE);
+            let around = lanes::on_contexts(NestedCalls::NONE);
             if data.site == ENTER {
                 let began = LINK.context_call_begins(around.outermost(), what == OnContexts::Ends);
                 lanes::on_contexts(around.begins(began));
@@ -192,7 +197,7 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     LINK.in_context(data.context_uid);
     let now = lanes::clock().raw();
     if copies(domain, cbid) {
-        let around = lanes::copying(Nested::NONE);
+        let around = lanes::copying(NestedCalls::NONE);
         if data.site == ENTER {
             lanes::copying(around.begins(LINK.copy_begins(around.outermost())));
         } else {
@@ -204,7 +209,7 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     if data.site == ENTER {
         LINK.calls();
         if LINK.is_requested() {
-            let around = lanes::inside(Began::NONE);
+            let around = lanes::inside(CountedCall::NONE);
             lanes::inside(LINK.call_begins(around));
         }
         if !data.shared.is_null() {
@@ -222,9 +227,9 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
         return;
     }
     if LINK.is_requested() {
-        let alone = LINK.call_ends(lanes::inside(Began::NONE));
+        let alone = LINK.call_ends(lanes::inside(CountedCall::NONE));
         // SAFETY: by this function's own contract.
-        let leave = unsafe { inside.cast::<Inside>().as_ref() };
+        let leave = unsafe { inside.cast::<CallbackFunctions>().as_ref() };
         if let Some(leave) = leave.filter(|_| alone && lanes::has_been_attached(now)) {
             detach(leave);
         }
@@ -241,8 +246,8 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     }
 }
 
-/// What a call launches, by the handle of the kernel or graph in its parameters (`generated_cuda_meta.h`); of other calls, such as
-/// copies, their number.
+/// What a call launches, by the handle of the kernel or graph in its parameters (`generated_cuda_meta.h`); of other
+/// calls, such as copies, their number.
 ///
 /// # Safety
 /// `parameters` is null or points to the parameters of that call.
@@ -258,7 +263,7 @@ unsafe fn launched(domain: Domain, cbid: u32, parameters: *const c_void) -> u64 
 
 /// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.
 #[cold]
-fn detach(leave: &Inside) {
+fn detach(leave: &CallbackFunctions) {
     // A thread of ours that is inside the driver is inside CUPTI's part of it, too: the next launch will do it.
     if LINK.is_held() {
         return;
@@ -277,7 +282,6 @@ fn detach(leave: &Inside) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::detach::State;
     use super::super::super::lanes::tests_own;
     use super::*;
 
@@ -459,10 +463,10 @@ mod tests {
     #[test]
     fn the_first_call_that_ends_after_a_request_detaches() {
         let _only = tests_own();
-        let leave = Inside { unsubscribe, finalize, graph_node_id: Some(number) };
+        let leave = CallbackFunctions { unsubscribe, finalize, graph_node_id: Some(number) };
         let mut subscriber = 0u8;
         SUBSCRIBER.store((&raw mut subscriber).cast(), Ordering::SeqCst);
-        let call = |site: u32, leave: Option<&Inside>| {
+        let call = |site: u32, leave: Option<&CallbackFunctions>| {
             let data = data_at(site);
             let leave = leave.map_or(null_mut(), |leave| std::ptr::from_ref(leave).cast_mut().cast());
             // SAFETY: the data is what the domains promise, and `leave` outlives the call.
@@ -478,11 +482,11 @@ mod tests {
         assert_eq!(call(0, Some(&leave)), 0, "not at the beginning of a call");
         assert_eq!(call(1, None), 0, "not without the functions");
         call(0, Some(&leave));
-        let other = LINK.call_begins(Began::NONE);
+        let other = LINK.call_begins(CountedCall::NONE);
         assert_eq!(call(1, Some(&leave)), 0, "not while a call of another thread goes on");
         assert!(LINK.call_ends(other));
         call(0, Some(&leave));
-        let making = LINK.context_call_begins(Began::NONE, false);
+        let making = LINK.context_call_begins(CountedCall::NONE, false);
         assert_eq!(call(1, Some(&leave)), 0, "not while a context is being made");
         LINK.context_call_ends(making);
         call(0, Some(&leave));
@@ -512,8 +516,8 @@ mod tests {
     fn nodes_of_graphs_are_told_with_the_interval_that_captures_them() {
         let _only = tests_own();
         lanes::take_nodes(&mut Vec::new());
-        let known = Inside { unsubscribe, finalize, graph_node_id: Some(number) };
-        let made = |inside: &Inside, cbid: u32, node: usize, original: usize, kind: u32| {
+        let known = CallbackFunctions { unsubscribe, finalize, graph_node_id: Some(number) };
+        let made = |inside: &CallbackFunctions, cbid: u32, node: usize, original: usize, kind: u32| {
             let graph = GraphData {
                 graph: null_mut(),
                 original_graph: null_mut(),
@@ -533,7 +537,7 @@ mod tests {
         made(&known, NODE_CREATED, 99, 0, 0);
         made(&known, NODE_CLONED, 4, 99, 0);
         made(&known, 5, 4, 0, 0);
-        made(&Inside { graph_node_id: None, ..known }, NODE_CREATED, 6, 0, 0);
+        made(&CallbackFunctions { graph_node_id: None, ..known }, NODE_CREATED, 6, 0, 0);
         lanes::pop();
         // SAFETY: nothing is read where the data is null.
         unsafe { called(null_mut(), RESOURCE, NODE_CREATED, null_mut()) };

@@ -1,6 +1,6 @@
 //! The few functions of the CUDA driver that tell whether there is a GPU, and which.
 
-use super::super::told::{does_end, told};
+use super::super::told::{self, told};
 use candlescope_core::gpu::ActivityError;
 use libloading::Library;
 use std::ffi::{CStr, c_char};
@@ -15,7 +15,13 @@ const NO_DEVICE: u32 = 100;
 /// `CUDA_ERROR_DEINITIALIZED`.
 const DEINITIALISED: u32 = 4;
 /// `CUDA_ERROR_NOT_INITIALIZED`.
+#[cfg(target_os = "linux")]
 const NOT_INITIALISED: u32 = 3;
+
+/// How often a program is asked whether it has started the driver: while it is in `cuInit`, and at last where it never
+/// may.
+const SOON: Duration = Duration::from_millis(2);
+const LATE: Duration = Duration::from_millis(250);
 
 /// The driver's library, loaded until the process ends.
 #[derive(Debug, Clone)]
@@ -96,8 +102,28 @@ impl Driver {
         (0..count).filter(is_active).nth(1).is_some()
     }
 
-    /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU. In a program that is
-    /// recorded from outside, waits until that starts it: a forked child of a program with a driver cannot use it.
+    /// In a program that is recorded from outside: waits until that has started the driver. Loads nothing: a program that
+    /// makes ranges alone has no driver, and is not to get one. `is_near`: the program is about to.
+    ///
+    /// # Errors
+    /// If the program ends without it.
+    pub(in super::super) fn await_start(is_near: impl Fn() -> bool) -> Result<(), ActivityError> {
+        let mut pause = SOON;
+        while !is_started() {
+            if told::does_end() {
+                return Err(ActivityError(
+                    "the program has not started the CUDA driver, so there are no kernels to record".to_string(),
+                ));
+            }
+            told::wait(if is_near() { SOON } else { pause });
+            pause = (pause * 2).min(LATE);
+        }
+        Ok(())
+    }
+
+    /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU. In a
+    /// program that is recorded from outside, that has [started it](Self::await_start): a forked child of a program
+    /// with a driver cannot use it.
     pub(in super::super) fn start(&self) -> Result<(), ActivityError> {
         let count = || {
             let mut count = 0;
@@ -105,12 +131,7 @@ impl Driver {
             (unsafe { (self.device_count)(&mut count) }, count)
         };
         let (status, count) = if told().is_some() {
-            loop {
-                match count() {
-                    (NOT_INITIALISED, _) if !does_end() => std::thread::sleep(Duration::from_millis(5)),
-                    known => break known,
-                }
-            }
+            count()
         } else {
             // SAFETY: zero is the only value it takes.
             match unsafe { (self.init)(0) } {
@@ -148,6 +169,30 @@ impl Driver {
         let text = known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
         text.map_or(format!("error {status}"), |text| format!("error {status}, {text}"))
     }
+}
+
+/// Whether the program has loaded the driver and started it, or that failed for good. Loads nothing.
+#[cfg(target_os = "linux")]
+fn is_started() -> bool {
+    use libloading::os::unix::{Library, RTLD_NOW};
+    /// Finds only what is loaded.
+    const RTLD_NOLOAD: i32 = 4;
+    let open = |name: &&str| {
+        // SAFETY: nothing is loaded that is not there, so that nothing of it runs.
+        unsafe { Library::open(Some(*name), RTLD_NOW | RTLD_NOLOAD) }.ok()
+    };
+    let Some(library) = NAMES.iter().find_map(open) else { return false };
+    // SAFETY: the type is that of `cuda.h`.
+    let count = unsafe { library.get::<unsafe extern "C" fn(*mut i32) -> u32>(b"cuDeviceGetCount\0") };
+    let mut devices = 0;
+    // SAFETY: the pointer is valid for one `int`. Before `cuInit` has ended it fails without doing anything.
+    count.is_ok_and(|count| unsafe { count(&mut devices) } != NOT_INITIALISED)
+}
+
+/// Elsewhere programs are not recorded from outside.
+#[cfg(not(target_os = "linux"))]
+fn is_started() -> bool {
+    true
 }
 
 /// `GPU-` and lower-case hexadecimal in groups of 8, 4, 4, 4 and 12 digits: the form NVML and `nvidia-smi` use.

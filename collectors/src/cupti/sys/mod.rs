@@ -9,6 +9,7 @@ mod driver;
 pub(super) use callbacks::{LINK, NODE_CLONED, NODE_CREATED, POOL, RESOURCE};
 pub(super) use driver::Driver;
 
+use super::buffers::FilledBuffer;
 use super::calls::{Domain, END_CONTEXTS, MAKE_CONTEXTS, plain};
 use super::errors::{self, Code};
 use super::records;
@@ -56,7 +57,7 @@ pub(super) struct Cupti {
     enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
     callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
     /// For the callbacks. Leaked, like the library.
-    inside: &'static callbacks::Inside,
+    inside: &'static callbacks::CallbackFunctions,
 }
 
 fn checked(status: Status) -> Result<(), Code> {
@@ -97,7 +98,7 @@ impl Cupti {
                 subscribe: symbol(&library, "cuptiSubscribe")?,
                 enable_callback: symbol(&library, "cuptiEnableCallback")?,
                 callback_name: symbol(&library, "cuptiGetCallbackName")?,
-                inside: Box::leak(Box::new(callbacks::Inside {
+                inside: Box::leak(Box::new(callbacks::CallbackFunctions {
                     unsubscribe: symbol(&library, "cuptiUnsubscribe")?,
                     finalize: symbol(&library, "cuptiFinalize")?,
                     graph_node_id: symbol(&library, "cuptiGetGraphNodeId").ok(),
@@ -151,7 +152,7 @@ impl Cupti {
     /// CUPTI.
     pub(super) fn subscribe(&self) -> Result<Subscriber, Code> {
         let mut subscriber = null_mut();
-        let inside: *const callbacks::Inside = self.inside;
+        let inside: *const callbacks::CallbackFunctions = self.inside;
         // SAFETY: the pointer is valid for one pointer; the callback has the declared type, and it and its data,
         // which it only reads, live as long as the process.
         checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, inside.cast_mut().cast()) })?;
@@ -159,8 +160,8 @@ impl Cupti {
         Ok(Subscriber(subscriber))
     }
 
-    /// Becomes this process's client for a recorder that comes later; calls that make contexts are followed, and wait for
-    /// it. May be called inside `cuInit`, where most of the driver may not be.
+    /// Becomes this process's client for a recorder that comes later; calls that make contexts are followed, and wait
+    /// for it. May be called inside `cuInit`, where most of the driver may not be.
     pub(super) fn subscribe_early(&self) -> Result<(), Code> {
         let subscriber = self.subscribe()?;
         callbacks::IS_EARLY.store(true, Ordering::Release);
@@ -241,10 +242,13 @@ impl Cupti {
         if status == 0 { dropped as u64 } else { 0 }
     }
 
-    /// Shows each record in the first `valid` bytes of `words`, up to the end of what is valid, and the name of each
-    /// kernel. Returns whether the end was reached.
-    pub(super) fn each_record(&self, words: &[u64], valid: usize, mut show: impl FnMut(&[u8], Option<&[u8]>)) -> bool {
-        let valid = valid.min(size_of_val(words));
+    /// Shows each record of a buffer, up to the end of what is valid, and the name of each kernel. Of one that came
+    /// while CUPTI left, kernels are not shown: their names are gone, and who reads them crashes. Returns how many
+    /// these were, and one more if the end was not reached.
+    pub(super) fn each_record(&self, filled: &FilledBuffer, mut show: impl FnMut(&[u8], Option<&[u8]>)) -> u64 {
+        let words = filled.buffer.words();
+        let valid = filled.valid.min(size_of_val(words));
+        let mut lost = 0;
         // SAFETY: any eight bytes are a valid word, and the length is that of the same memory.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), valid) };
         let mut record = null_mut();
@@ -253,11 +257,16 @@ impl Cupti {
             // `record` is null or what the call before gave.
             let status = unsafe { (self.next_record)(bytes.as_ptr().cast_mut(), valid, &mut record) };
             if status != 0 || record.is_null() {
-                return status == END_OF_RECORDS || valid == 0;
+                return lost + u64::from(status != END_OF_RECORDS && valid > 0);
             }
             let at = (record as usize).wrapping_sub(bytes.as_ptr() as usize);
-            let Some(rest) = bytes.get(at..) else { return false };
-            let name = records::name_address(rest).map(|address| {
+            let Some(rest) = bytes.get(at..) else { return lost + 1 };
+            let address = records::name_address(rest);
+            if filled.is_late && address.is_some() {
+                lost += 1;
+                continue;
+            }
+            let name = address.map(|address| {
                 // SAFETY: CUPTI's record of a kernel holds a pointer to its name, a string of its own that outlives
                 // the record.
                 unsafe { CStr::from_ptr(address as *const c_char) }.to_bytes()
@@ -283,6 +292,7 @@ unsafe fn symbol<T: Copy>(library: &Library, name: impl AsSymbolName + std::fmt:
 
 #[cfg(test)]
 mod tests {
+    use super::super::buffers::Buffer;
     use super::super::{calls, records::built};
     use super::*;
 
@@ -339,7 +349,8 @@ mod tests {
             0
         }
 
-        static INSIDE: callbacks::Inside = callbacks::Inside { unsubscribe, finalize, graph_node_id: None };
+        static INSIDE: callbacks::CallbackFunctions =
+            callbacks::CallbackFunctions { unsubscribe, finalize, graph_node_id: None };
 
         fn scripted() -> Cupti {
             Cupti {
@@ -428,14 +439,20 @@ mod tests {
         let all = [built::memory(1, 1, 2, 3, 4), kernel, built::memory(22, 10, 3, 4, 5), built::memory(2, 0, 3, 4, 5)];
         let bytes = all.concat();
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let buffer = Buffer::from_words(words.into_boxed_slice());
+        let mut filled = FilledBuffer { buffer, valid: bytes.len(), is_late: false };
         let (mut seen, mut names) = (Vec::new(), Vec::new());
-        assert!(cupti.each_record(&words, bytes.len(), |record, name| {
+        let lost = cupti.each_record(&filled, |record, name| {
             seen.push(records::parse(record));
             names.extend(name.map(<[u8]>::to_vec));
-        }));
+        });
+        assert_eq!(lost, 0);
         if cupti.version() >= 130_000 {
             assert_eq!(seen, all.each_ref().map(|record| records::parse(record)));
             assert_eq!(names, [b"_Z3addPf"]);
+            filled.is_late = true;
+            let mut others = 0;
+            assert_eq!((cupti.each_record(&filled, |_, _| others += 1), others), (1, 3), "without the kernel");
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct OffCpu {
 }
 
 /// A time off the CPU that has ended, and the stack that it began with.
-pub(super) type Ended = (Option<NodeIndex>, RawStackSample);
+pub(super) type EndedWait = (Option<NodeIndex>, RawStackSample);
 
 impl OffCpu {
     pub(super) fn new(tid: u64) -> Self {
@@ -59,7 +59,7 @@ impl OffCpu {
         self.at = Whereabouts::Off { since: time, preempted, stack };
     }
 
-    pub(super) fn on(&mut self, time: u64) -> Option<Ended> {
+    pub(super) fn on(&mut self, time: u64) -> Option<EndedWait> {
         let before = std::mem::replace(&mut self.at, Whereabouts::On);
         self.ended(before, time)
     }
@@ -70,12 +70,12 @@ impl OffCpu {
     }
 
     /// Sampling ends: a time off the CPU does too, as far as it counts.
-    pub(super) fn finish(&mut self, time: u64) -> Option<Ended> {
+    pub(super) fn finish(&mut self, time: u64) -> Option<EndedWait> {
         let before = std::mem::replace(&mut self.at, Whereabouts::Unknown);
         self.ended(before, time)
     }
 
-    fn ended(&mut self, before: Whereabouts, time: u64) -> Option<Ended> {
+    fn ended(&mut self, before: Whereabouts, time: u64) -> Option<EndedWait> {
         let Whereabouts::Off { since, preempted, stack } = before else { return None };
         let weight_ns = time.saturating_sub(since);
         if weight_ns < LEAST_NS {

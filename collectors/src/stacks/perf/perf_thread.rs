@@ -1,7 +1,7 @@
 //! One thread's events and their buffer.
 
 use super::event_kinds::EventKind;
-use super::off_cpu::{Ended, OffCpu};
+use super::off_cpu::{EndedWait, OffCpu};
 use super::ring_records::{self, RingRecord};
 use super::switch_budget::{SwitchBudget, Turn};
 use super::sys::{PerfEvent, RecordRing};
@@ -51,7 +51,8 @@ impl PerfMode {
         Duration::from_millis(if self.copies_stacks() { 20 } else { 50 })
     }
 
-    /// Room for what comes in 30 ms, should we be kept from a CPU for so long. Many threads only wait, and theirs is as large.
+    /// Room for what comes in 30 ms, should we be kept from a CPU for so long. Many threads only wait, and theirs is as
+    /// large.
     fn ring_bytes(self) -> usize {
         if !self.copies_stacks() {
             return SMALL_RING;
@@ -297,7 +298,7 @@ impl PerfThread {
     }
 
     /// Recording ends. The answer is a time off the CPU that had not ended.
-    pub(in crate::stacks) fn finish(&mut self, time: MonotonicNs) -> Option<Ended> {
+    pub(in crate::stacks) fn finish(&mut self, time: MonotonicNs) -> Option<EndedWait> {
         self.off_cpu.finish(time.0)
     }
 

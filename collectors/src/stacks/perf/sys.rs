@@ -120,8 +120,8 @@ impl RecordRing {
         self.head().load(Ordering::Relaxed).wrapping_sub(self.tail) as f32 / self.size as f32
     }
 
-    /// Calls `take` with the oldest record where it lies, or in `copied` if it wraps, and gives its room back. False if there
-    /// is none.
+    /// Calls `take` with the oldest record where it lies, or in `copied` if it wraps, and gives its room back. False if
+    /// there is none.
     pub(super) fn next(&mut self, copied: &mut Vec<u8>, take: impl FnOnce(&[u8])) -> bool {
         let waiting = self.head().load(Ordering::Acquire).wrapping_sub(self.tail);
         if waiting < 8 {

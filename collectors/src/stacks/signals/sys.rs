@@ -29,9 +29,9 @@ pub(super) struct Slot {
     pipe: (AtomicI32, AtomicI32),
 }
 
-// SAFETY: the cells are written by who has a `SlotIndex` of `SlotState::place`, for which it has entered, as one handler at a time
-// does, and read by the one sampler that has one of `SlotState::oldest`. The two never have the same index: `place` gives none
-// that waits to be read, and both sides publish with release what the other acquires.
+// SAFETY: the cells are written by who has a `SlotIndex` of `SlotState::place`, for which it has entered, as one
+// handler at a time does, and read by the one sampler that has one of `SlotState::oldest`. The two never have the same
+// index: `place` gives none that waits to be read, and both sides publish with release what the other acquires.
 unsafe impl Sync for Slot {}
 
 impl Slot {

@@ -37,7 +37,8 @@ impl Field for bool {
     }
 }
 
-/// Declares options. Each has its documentation, its field, and between braces:
+/// Declares options, whose fields are for the command line alone: programs have keys. Each has its documentation, its
+/// field, and between braces:
 ///
 /// | | |
 /// |---|---|
@@ -69,7 +70,7 @@ macro_rules! options {
         pub struct $name {
             $(
                 $(#[doc = $doc])+
-                #[doc = concat!("\n\nKey: ", $("`", $form, "` ",)+ $("(", $also, ")")?)]
+                #[doc(hidden)]
                 pub $field: $type,
             )+
         }

@@ -12,7 +12,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 
 options! {
     /// The options in the variable: keys joined by commas, with the names of the options of `candlescope profile` and of
-    /// the methods of [`Builder`]. Each field says its key. A comma inside a value is written `\,`.
+    /// the methods of [`Builder`]. `docs/configuration.md` explains each. A comma inside a value is written `\,`.
     EnvConfig {
         /// A run for each process, in a new directory below `DIR`.
         parquet: Option<String> {
@@ -23,8 +23,8 @@ options! {
                 if config.parquet_hive { b.parquet_hive(dir) } else { b.parquet_below(dir) }
             },
         }
-        /// Put the run's directory below `date=…/machine=…/` in `DIR`: a folder that many machines share, of which engines that
-        /// know Hive's folders read the days and machines that they need.
+        /// Put the run's directory below `date=…/machine=…/` in `DIR`: a folder that many machines share, of which
+        /// engines that know Hive's folders read the days and machines that they need.
         parquet_hive: bool {
             form: "parquet-hive",
             feature: "parquet" if |config| config.parquet_hive && config.parquet.is_some(),
@@ -113,7 +113,8 @@ options! {
                 "`all`, N/EVERY such as 5/500, or `on-request`; without the key no kernels are recorded",
             act: |b, windows, _| b.cupti(windows),
         }
-        /// Follow CUDA graphs from their capture on, so that kernels of replays have the intervals that they were captured in.
+        /// Follow CUDA graphs from their capture on, so that kernels of replays have the intervals that they were
+        /// captured in.
         cupti_graphs: bool {
             form: "cupti-graphs",
             feature: "cupti" if |config| config.cupti_graphs && config.cupti.is_some(),

@@ -140,8 +140,9 @@ impl Control {
     }
 
     /// Called when a step begins. `own_kernels` is false if the kernels of the step around it are recorded, or if its
-    /// own cannot be. An experiment takes the step if `perturbed`, unless a window was asked for. `affords`, whether the budget lets it be recorded, and then `leaves_plain` are asked only about steps
-    /// that are to be recorded and are in no window.
+    /// own cannot be. An experiment takes the step if `perturbed`, unless a window was asked for. `affords`, whether
+    /// the budget lets it be recorded, and then `leaves_plain` are asked only about steps that are to be recorded and
+    /// are in no window.
     #[inline]
     pub(crate) fn begin_affordable_step(
         &self,
@@ -318,9 +319,9 @@ impl Control {
         }
     }
 
-    /// Ends the capture's window `window` with the steps that have begun, if it is still open. `told` is called with the first
-    /// step that is no more in it, before any step can see that. A step that begins meanwhile may be recorded in
-    /// addition.
+    /// Ends the capture's window `window` with the steps that have begun, if it is still open. `told` is called with
+    /// the first step that is no more in it, before any step can see that. A step that begins meanwhile may be recorded
+    /// in addition.
     pub(crate) fn cut_window(&self, window: &Range<u64>, told: impl FnOnce(u64)) {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.window_end.load(SeqCst) != window.end {

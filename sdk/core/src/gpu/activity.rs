@@ -48,14 +48,14 @@ pub trait Correlator: Send + Sync + 'static {
     }
 }
 
-/// A kernel, copy or memset became part of a graph. Nodes do not say how many kernels a replay runs: on an H200, CUPTI 13.0 told
-/// of three times as many nodes of kernels as ran.
+/// A kernel, copy or memset became part of a graph. Nodes do not say how many kernels a replay runs: on an H200, CUPTI
+/// 13.0 told of three times as many nodes of kernels as ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphNode {
     /// Its number, unique in the process, by which what it runs later is [known](RawKernel::graph_node).
     pub node: u64,
-    /// The node that it is a copy of, as all those of a graph that can be launched are. CUPTI tells of a copy twice: that it was
-    /// made, where the graph is instantiated, and then of what it is a copy.
+    /// The node that it is a copy of, as all those of a graph that can be launched are. CUPTI tells of a copy twice:
+    /// that it was made, where the graph is instantiated, and then of what it is a copy.
     pub original: Option<u64>,
     /// The innermost interval of the thread that made it, as given to [`Correlator::push`] or
     /// [`Correlator::push_outside_window`].

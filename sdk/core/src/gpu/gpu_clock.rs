@@ -47,8 +47,8 @@ pub trait GpuLane: Send + 'static {
     /// See [`NoMark`]; the interval then has no GPU time.
     fn mark(&mut self) -> Result<MarkId, NoMark>;
 
-    /// Puts a kernel into that stream that waits for `ns` nanoseconds and does nothing else; 0 for one that ends at once. For
-    /// [experiments](crate::Perturb), not for the hot path: the first call in a context may load the kernel.
+    /// Puts a kernel into that stream that waits for `ns` nanoseconds and does nothing else; 0 for one that ends at
+    /// once. For [experiments](crate::Perturb), not for the hot path: the first call in a context may load the kernel.
     ///
     /// # Errors
     /// See [`NoMark`]; nothing was put into the stream.

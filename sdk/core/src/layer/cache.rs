@@ -15,6 +15,8 @@ pub(crate) mod meta_flag {
     pub(crate) const IGNORED: u8 = 4;
     /// Is neither a phase nor a request, nor known to be the model's: where phases are marked, it is no step.
     pub(crate) const APPLICATION: u8 = 8;
+    /// Is a step of its own also inside of a step that is in no phase, and has its own place in a window of kernels.
+    pub(crate) const STEP: u8 = 16;
 }
 
 /// What the hot path must know about a span. It never changes while the span lives.

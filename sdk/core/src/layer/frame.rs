@@ -32,8 +32,8 @@ pub(super) struct Frame {
 
 /// Bits of [`Frame::left_out`].
 pub(super) mod left_out {
-    /// A step that is in no window of kernels, recorded or not, or an interval of it where graphs are followed; the recorder was
-    /// told so.
+    /// A step that is in no window of kernels, recorded or not, or an interval of it where graphs are followed; the
+    /// recorder was told so.
     pub(in crate::layer) const OUTSIDE_WINDOW: u8 = 1;
     /// A step that is left plain, to be compared with recorded ones.
     pub(in crate::layer) const PLAIN: u8 = 2;
@@ -120,8 +120,8 @@ pub(super) fn place(around: Option<&Frame>, meta: Meta) -> Placement {
         let (request, phase, step) = (meta.request, NO_PHASE, NO_STEP);
         return Placement { kind: Kind::Request, parent, request, step, phase, recorded: false, nested };
     }
-    // A phase inside a step that is not in a phase is a step of its own.
-    let continues = in_step && (meta.phase == NO_PHASE || phase != NO_PHASE);
+    // A phase inside a step that is not in a phase is a step of its own, and so is what is to be one.
+    let continues = in_step && ((meta.phase == NO_PHASE && meta.flags & meta_flag::STEP == 0) || phase != NO_PHASE);
     Placement {
         kind: match continues {
             _ if meta.flags & meta_flag::IGNORED != 0 => Kind::Transparent,
@@ -154,6 +154,10 @@ mod tests {
 
     fn request(request: u32) -> Meta {
         Meta { request, flags: meta_flag::REQUEST, ..Meta::OTHER }
+    }
+
+    fn own_step() -> Meta {
+        Meta { flags: meta_flag::STEP, ..Meta::OTHER }
     }
 
     fn excluded() -> Meta {
@@ -209,6 +213,16 @@ mod tests {
         assert!(placed[1..].iter().all(|p| p.kind == Kind::Part && p.step == 0), "{placed:?}");
         let phases: Vec<u8> = placed.iter().map(|p| p.phase).collect();
         assert_eq!(phases, [PREFILL, PREFILL, DECODE, DECODE]);
+    }
+
+    #[test]
+    fn what_is_to_be_a_step_is_one_unless_it_stands_in_a_phase() {
+        assert_eq!(kinds(&[own_step()]), [(Kind::Step, false)]);
+        assert_eq!(kinds(&[span(), span(), own_step()])[1..], [(Kind::Part, true), (Kind::Step, true)]);
+        let placed = nest(&[own_step(), span(), own_step(), span()]);
+        assert_eq!(placed.iter().map(|p| p.step).collect::<Vec<_>>(), [NO_STEP, 0, NO_STEP, 1], "one inside another");
+        assert_eq!(placed[2].parent, 2);
+        assert_eq!(kinds(&[phase(DECODE), own_step()])[1], (Kind::Part, true));
     }
 
     #[test]

@@ -25,7 +25,7 @@ const FIRSTS: u32 = 16;
 
 /// What was chosen for a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Next {
+pub(super) struct ChosenMarks {
     pub(super) detail: u8,
     /// The step's times are not those of a warm step.
     pub(super) cold: bool,
@@ -66,18 +66,18 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Detail of the next step, which begins at `now`.
-    pub(super) fn next(&mut self, kind: Option<&StepKind>, thread: u32, now: u64, pause: u64) -> Next {
-        let partly = Next { detail: detail::STEP, cold: true };
+    pub(super) fn next(&mut self, kind: Option<&StepKind>, thread: u32, now: u64, pause: u64) -> ChosenMarks {
+        let partly = ChosenMarks { detail: detail::STEP, cold: true };
         if !self.seen {
             self.seen = true;
             self.random = thread.wrapping_mul(0x9e37_79b9) | 1;
             let Some(kind) = kind else { return partly };
             if !kind.seen.swap(true, Relaxed) {
-                return Next { detail: detail::ALL, cold: true };
+                return ChosenMarks { detail: detail::ALL, cold: true };
             }
             if kind.firsts.fetch_add(1, Relaxed) + 1 >= FIRSTS {
                 kind.firsts.store(0, Relaxed);
-                return Next { detail: detail::ALL, cold: false };
+                return ChosenMarks { detail: detail::ALL, cold: false };
             }
             return partly;
         }
@@ -99,7 +99,7 @@ impl Plan {
             // Overload policy: if even a step's own marks cost more than half of what may be spent, the step gets none.
             if self.partial * 2.0 <= self.allowance { detail::STEP } else { detail::NONE }
         };
-        Next { detail, cold: false }
+        ChosenMarks { detail, cold: false }
     }
 
     /// Called when a step ended.
@@ -237,16 +237,16 @@ mod tests {
         let mut plans = [Plan::default(); 3];
         let mut next = |plan: usize, now| plans[plan].next(Some(&kind), plan as u32, now, 1_000);
         let (all, step) = (detail::ALL, detail::STEP);
-        assert_eq!(next(0, 0), Next { detail: all, cold: true }, "in case no other comes");
-        assert_eq!(next(1, 0), Next { detail: step, cold: true }, "other threads need not");
-        assert_eq!(next(0, 10), Next { detail: all, cold: false });
-        assert_eq!(next(1, 10), Next { detail: all, cold: false });
+        assert_eq!(next(0, 0), ChosenMarks { detail: all, cold: true }, "in case no other comes");
+        assert_eq!(next(1, 0), ChosenMarks { detail: step, cold: true }, "other threads need not");
+        assert_eq!(next(0, 10), ChosenMarks { detail: all, cold: false });
+        assert_eq!(next(1, 10), ChosenMarks { detail: all, cold: false });
         plans[0].ended(20);
         let mut next = |now| plans[0].next(Some(&kind), 0, now, 1_000);
-        assert_eq!(next(2_000), Next { detail: step, cold: true });
+        assert_eq!(next(2_000), ChosenMarks { detail: step, cold: true });
         plans[0].ended(2_010);
         let mut next = |now| plans[0].next(Some(&kind), 0, now, 1_000);
-        assert_eq!(next(2_020), Next { detail: all, cold: false });
+        assert_eq!(next(2_020), ChosenMarks { detail: all, cold: false });
         // If every step comes after a pause, every second one is in full.
         let mut now = 2_020;
         let taken: Vec<u8> = (0..6)
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn threads_that_live_for_one_step_are_sampled_too() {
         let kind = StepKind::default();
-        let firsts: Vec<Next> = (0..200).map(|t| Plan::default().next(Some(&kind), t, 0, u64::MAX)).collect();
+        let firsts: Vec<ChosenMarks> = (0..200).map(|t| Plan::default().next(Some(&kind), t, 0, u64::MAX)).collect();
         let warm = firsts.iter().filter(|n| n.detail == detail::ALL && !n.cold).count();
         assert_eq!(warm, 199 / FIRSTS as usize);
     }

@@ -20,7 +20,7 @@ use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
 use candlescope_markers::recorder;
-use place::{Place, Refusal};
+use place::{Refusal, RegistryPlace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thread::RequestHandle;
@@ -42,7 +42,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub struct CandlescopeLayer {
     shared: Arc<Shared>,
     /// Its place in a registry, once it has one.
-    place: OnceLock<Place>,
+    place: OnceLock<RegistryPlace>,
     /// The session's number, or 0 if another layer has the place and this one records nothing. It is kept here so that
     /// the hot path need not look it up.
     session: AtomicU64,

@@ -22,9 +22,9 @@ fn places() -> MutexGuard<'static, Vec<Entry>> {
 
 /// A layer's place in a registry. It is given up when the layer is dropped, at the latest with its registry.
 #[derive(Debug)]
-pub(super) struct Place(u64);
+pub(super) struct RegistryPlace(u64);
 
-impl Drop for Place {
+impl Drop for RegistryPlace {
     fn drop(&mut self) {
         places().retain(|entry| entry.number != self.0);
     }
@@ -58,7 +58,7 @@ impl Refusal {
 }
 
 /// Takes the only place that a session's layer has.
-pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
+pub(super) fn claim(session: u64) -> Result<RegistryPlace, Refusal> {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let mut places = places();
     if places.iter().any(|entry| entry.session == session) {
@@ -66,10 +66,10 @@ pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
     }
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     places.push(Entry { number, registry: 0, session });
-    Ok(Place(number))
+    Ok(RegistryPlace(number))
 }
 
-impl Place {
+impl RegistryPlace {
     /// The registry at this address, 0 if it is not known, is installed: no other session's layer may take its place.
     pub(super) fn settle(&self, registry: usize) -> Result<(), Refusal> {
         let mut places = places();

@@ -22,6 +22,9 @@ pub enum RangeKind {
     Phase(Phase),
     /// The application's own: no step where phases are marked, and what is inside begins what it would have begun.
     Application,
+    /// A step, of a phase or of none, also inside of a step that is in no phase; in a window of kernels it takes a
+    /// place of its own.
+    Step(Option<Phase>),
 }
 
 /// A name that ranges have, with what they mean. Valid in the session whose [`Ranges`] made it.
@@ -42,14 +45,16 @@ impl RangeName {
     }
 }
 
-/// A time on the clock of the session's intervals, which all threads share. Valid in the session whose [`Ranges`] read it.
+/// A time on the clock of the session's intervals, which all threads share. Valid in the session whose [`Ranges`] read
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeTime(Ticks);
 
-/// Begins and ends intervals on the calling thread, without `tracing`. Got from [`Handle::ranges`](crate::Handle::ranges).
+/// Begins and ends intervals on the calling thread, without `tracing`. Got from
+/// [`Handle::ranges`](crate::Handle::ranges).
 ///
-/// Intervals have the same paths, steps and kernels as those of spans. Do not use both on one thread: a range ends by a number of
-/// the caller's choice, which must differ from all others that are open on its thread.
+/// Intervals have the same paths, steps and kernels as those of spans. Do not use both on one thread: a range ends by a
+/// number of the caller's choice, which must differ from all others that are open on its thread.
 #[derive(Clone)]
 pub struct Ranges {
     shared: Arc<Shared>,
@@ -77,8 +82,8 @@ impl Ranges {
         let shared = &self.shared;
         let role = match kind {
             _ if shared.is_excluded(target) => Role::Ignored,
-            RangeKind::Phase(phase) => Role::Phase(phase),
-            RangeKind::Interval | RangeKind::Application => Role::Plain,
+            RangeKind::Phase(phase) | RangeKind::Step(Some(phase)) => Role::Phase(phase),
+            RangeKind::Interval | RangeKind::Application | RangeKind::Step(None) => Role::Plain,
         };
         let cut = |text| Arc::<str>::from(crate::cut_text(text, crate::MOST_TEXT_BYTES));
         let (name, target) = (cut(name), cut(target));
@@ -91,14 +96,15 @@ impl Ranges {
         let flags = match (role, kind) {
             (Role::Ignored, _) => meta_flag::IGNORED,
             (_, RangeKind::Application) => meta_flag::APPLICATION,
+            (_, RangeKind::Step(_)) => meta_flag::STEP,
             _ => 0,
         };
         let phase = if let Role::Phase(phase) = role { phase as u8 } else { NO_PHASE };
         RangeName(Meta { name: id, request: 0, phase, flags })
     }
 
-    /// The name of ranges that are called as those of `name`, and are plain intervals of another target. Takes a lock and may
-    /// allocate: callers keep what they get.
+    /// The name of ranges that are called as those of `name`, and are plain intervals of another target. Takes a lock
+    /// and may allocate: callers keep what they get.
     #[cold]
     pub fn with_target(&self, name: RangeName, target: &str) -> RangeName {
         let known = self.shared.names.get(name.0.name);
@@ -122,8 +128,8 @@ impl Ranges {
         self.exit_as(number, None, None);
     }
 
-    /// The same, of a range about which its end says what it was: by another name, which has the same target as the one it began by,
-    /// and by what it did. What stands inside it has the path of the new name.
+    /// The same, of a range about which its end says what it was: by another name, which has the same target as the one
+    /// it began by, and by what it did. What stands inside it has the path of the new name.
     #[inline]
     pub fn exit_as(&self, number: u64, name: Option<RangeName>, did: Option<Annotation>) {
         thread::with_state(self.shared.session, &self.shared, |state| {
@@ -137,8 +143,8 @@ impl Ranges {
         });
     }
 
-    /// The same as [`exit`](Self::exit), of a range that ended at a time which has passed; `None` for now. It is still left on the
-    /// thread that entered it.
+    /// The same as [`exit`](Self::exit), of a range that ended at a time which has passed; `None` for now. It is still
+    /// left on the thread that entered it.
     #[inline]
     pub fn exit_at(&self, number: u64, at: Option<RangeTime>, did: Option<Annotation>) {
         thread::with_state(self.shared.session, &self.shared, |state| {
@@ -158,10 +164,11 @@ impl Ranges {
         RangeTime(self.shared.ticks.now())
     }
 
-    /// A range begins here that is part of nothing: it may [end](Self::end) on another thread, or not at all, and cross others. Its
-    /// row stands above steps, as the entry of a request does: it has its time on the host and, as parent, the interval in which it
-    /// began, from which it takes neither time nor kernels. `None` if it is not recorded: the session records nothing at the
-    /// moment, or not on this thread, or its target is excluded. Hot path, as [`enter`](Self::enter).
+    /// A range begins here that is part of nothing: it may [end](Self::end) on another thread, or not at all, and cross
+    /// others. Its row stands above steps, as the entry of a request does: it has its time on the host and, as parent,
+    /// the interval in which it began, from which it takes neither time nor kernels. `None` if it is not recorded: the
+    /// session records nothing at the moment, or not on this thread, or its target is excluded. Hot path, as
+    /// [`enter`](Self::enter).
     #[inline]
     pub fn begin(&self, name: RangeName) -> Option<OpenRange> {
         thread::with_state(self.shared.session, &self.shared, |state| {
@@ -170,8 +177,8 @@ impl Ranges {
         .flatten()
     }
 
-    /// It ends, on whichever thread. One that never does is counted as open at the end (`open_at_end` of `run.json`). Hot path, as
-    /// [`exit`](Self::exit).
+    /// It ends, on whichever thread. One that never does is counted as open at the end (`open_at_end` of `run.json`).
+    /// Hot path, as [`exit`](Self::exit).
     #[inline]
     pub fn end(&self, range: OpenRange) {
         thread::with_state(self.shared.session, &self.shared, |state| state.end_beside(&self.shared, range));

@@ -70,6 +70,8 @@ pub(crate) struct ThreadState {
     perturbed: Option<Box<OnThread>>,
     /// Whether a step of an experiment is open, so that without one nothing is asked of the intervals around.
     in_perturbed: bool,
+    /// Whether the step that was begun last has its own place in a window of kernels.
+    is_own_step: bool,
 }
 
 /// The state of a thread that records nothing.
@@ -155,6 +157,7 @@ impl ThreadState {
                 }
             }
             Kind::Step => {
+                self.is_own_step = meta.flags & meta_flag::STEP != 0;
                 let ((decision, plain), in_experiment) = match shared.control.perturbs() || self.in_perturbed {
                     true => self.begin_perturbed(shared, meta.name, request, phase, nested != 0),
                     false => (self.begin_step(shared, meta.name, nested != 0, false), 0),
@@ -238,11 +241,11 @@ impl ThreadState {
         is_outside
     }
 
-    /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain. Inlined
-    /// twice, so that outside experiments nothing is asked about them.
+    /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain. Inlined twice, so that outside experiments nothing is asked about
+    /// them.
     #[inline(always)]
     fn begin_step(&self, shared: &Shared, name: u32, nested: bool, perturbed: bool) -> (StepDecision, bool) {
-        let own_kernels = shared.correlator.is_some() && !self.in_kernels();
+        let own_kernels = shared.correlator.is_some() && (self.is_own_step || !self.in_kernels());
         let mut plain = false;
         let affords = || {
             let budget = shared.control.budget();

@@ -65,7 +65,7 @@ pub(crate) struct Loading {
     tables: Vec<Weight>,
     /// Width of the last vector that was read: that of the model, once its last norm was read.
     width: Option<usize>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingSpan>,
     /// What the configuration says of the model.
     architecture: Architecture,
     /// Where it contradicts the weights, with the session.
@@ -92,16 +92,16 @@ pub(super) struct ReadWeights {
 
 /// A span that was made before its weights are read.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingSpan {
     slot: Arc<Slot>,
     operation: Operation,
-    wants: Wants,
+    wants: WantedWeights,
     missing: u8,
     weights: Vec<Weight>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wants {
+enum WantedWeights {
     /// Whatever is read next.
     Next,
     /// Weights of a module whose last part is this.
@@ -110,19 +110,19 @@ enum Wants {
     Shared(&'static str),
 }
 
-impl Waiting {
+impl WaitingSpan {
     fn wants(&self, weight: &Weight) -> bool {
         match (self.weights.first(), self.wants) {
             (Some(first), _) => first.module() == weight.module(),
-            (None, Wants::Part(part) | Wants::Shared(part)) => last_part(weight.module()) == part,
-            (None, Wants::Next) => true,
+            (None, WantedWeights::Part(part) | WantedWeights::Shared(part)) => last_part(weight.module()) == part,
+            (None, WantedWeights::Next) => true,
         }
     }
 
     /// Names the span, if anything came.
     fn seal(self, architecture: &Architecture) {
         let Some(first) = self.weights.first() else { return };
-        let name = if let Wants::Shared(_) = self.wants { TIED_HEAD } else { first.module() }.into();
+        let name = if let WantedWeights::Shared(_) = self.wants { TIED_HEAD } else { first.module() }.into();
         self.slot.fill(Arc::new(architecture.module(name, self.operation, self.weights)));
     }
 }
@@ -182,12 +182,12 @@ impl Loading {
         let mut owned = false;
         let waiting = std::mem::take(&mut self.waiting);
         for mut one in waiting {
-            let shares = matches!(one.wants, Wants::Shared(_));
+            let shares = matches!(one.wants, WantedWeights::Shared(_));
             if (shares || !owned) && one.wants(&weight) {
                 owned |= !shares;
                 one.weights.push(weight.clone());
                 one.missing = one.missing.saturating_sub(1);
-            } else if one.wants == Wants::Next && !one.weights.is_empty() {
+            } else if one.wants == WantedWeights::Next && !one.weights.is_empty() {
                 // Something else was read in between: it has what it gets.
                 one.missing = 0;
             }
@@ -210,7 +210,7 @@ impl Loading {
         self.last = None;
         for mut one in std::mem::take(&mut self.waiting) {
             // What wants the very next weights and is followed by another span has got all there is.
-            if one.wants == Wants::Next {
+            if one.wants == WantedWeights::Next {
                 one.missing = 0;
             }
             self.keep(one);
@@ -219,9 +219,9 @@ impl Loading {
             Rule::Group => Claim::Module(Slot::group(None)),
             Rule::Head => Claim::Module(Slot::group(self.head(Operation::Linear).map(Arc::new))),
             Rule::After { operation, part, weights } => {
-                Claim::Module(self.wait(operation, part.map_or(Wants::Next, Wants::Part), weights))
+                Claim::Module(self.wait(operation, part.map_or(WantedWeights::Next, WantedWeights::Part), weights))
             }
-            Rule::Shares { part } => Claim::Module(self.wait(Operation::Linear, Wants::Shared(part), 1)),
+            Rule::Shares { part } => Claim::Module(self.wait(Operation::Linear, WantedWeights::Shared(part), 1)),
             Rule::Work => Claim::Nothing,
             Rule::Unknown => Claim::Unknown,
             Rule::Unseen => Claim::Missing(None),
@@ -313,17 +313,17 @@ impl Loading {
         of == session || (of == 0 && self.session == session)
     }
 
-    fn wait(&mut self, operation: Operation, wants: Wants, missing: u8) -> Arc<Slot> {
+    fn wait(&mut self, operation: Operation, wants: WantedWeights, missing: u8) -> Arc<Slot> {
         let slot = Slot::empty(operation);
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.remove(0);
         }
-        self.waiting.push(Waiting { slot: slot.clone(), operation, wants, missing, weights: Vec::new() });
+        self.waiting.push(WaitingSpan { slot: slot.clone(), operation, wants, missing, weights: Vec::new() });
         slot
     }
 
     /// Puts a waiting span back, or ends its waiting.
-    fn keep(&mut self, one: Waiting) {
+    fn keep(&mut self, one: WaitingSpan) {
         if one.missing > 0 {
             self.waiting.push(one);
         } else {

@@ -20,8 +20,8 @@ pub(crate) struct Watch {
     session: u64,
     /// Weights that had been told when it began.
     before: u64,
-    missing: Mutex<Missing>,
-    facts: Mutex<Noted>,
+    missing: Mutex<SpansWithoutModule>,
+    facts: Mutex<NotedModel>,
     /// Modules that get their name when they run.
     late: AtomicU64,
     /// How many spans multiply by weights that nobody has told.
@@ -36,7 +36,7 @@ impl Drop for Watch {
 
 /// Spans without a module, by name.
 #[derive(Debug, Default)]
-struct Missing {
+struct SpansWithoutModule {
     unnamed: BTreeMap<&'static str, u64>,
     unknown: BTreeMap<&'static str, u64>,
     /// Those of the unnamed that multiply by weights.
@@ -45,7 +45,7 @@ struct Missing {
 
 /// What a session's manifest has of the model.
 #[derive(Debug, Default)]
-struct Noted {
+struct NotedModel {
     /// What had been told when somebody looked last.
     seen: u64,
     /// That of which the facts are.
@@ -57,7 +57,7 @@ impl Watch {
     pub(crate) fn new(session: u64) -> Self {
         LIVING.fetch_add(1, Ordering::Relaxed);
         let before = READS.load(Ordering::Relaxed);
-        let facts = Mutex::new(Noted { reads: told(), ..Noted::default() });
+        let facts = Mutex::new(NotedModel { reads: told(), ..NotedModel::default() });
         Self { session, before, missing: Mutex::default(), facts, late: AtomicU64::new(0), lacking: AtomicU64::new(0) }
     }
 
@@ -105,7 +105,7 @@ impl Watch {
             Claim::Missing(None) => name.contains("matmul"),
             _ => false,
         };
-        let which: fn(&mut Missing) -> &mut BTreeMap<&'static str, u64> = match claim {
+        let which: fn(&mut SpansWithoutModule) -> &mut BTreeMap<&'static str, u64> = match claim {
             Claim::Module(slot) if slot.get().is_some() => return Some(slot),
             Claim::Module(slot) if self.late.fetch_add(1, Ordering::Relaxed) < MAX_LATE => return Some(slot),
             Claim::Module(_) => |missing| &mut missing.unnamed,

@@ -47,9 +47,20 @@ pub(super) struct Planned {
     pub(super) pair: u64,
     /// Whether the first of the pair had a next step of its kind; `None` for the first itself.
     pub(super) first_had_next: Option<bool>,
+    /// Whether it is no part of a pair: it tells what a delayed stretch of its target would add.
+    pub(super) only_tells: bool,
     /// The kind of its steps.
     pub(super) text: u32,
     pub(super) phase: u8,
+}
+
+/// What stretches of a target were like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StretchTold {
+    /// What a delayed one adds, by the latest, as it was asked for: nanoseconds.
+    pub(super) asked_ns: f64,
+    /// How long the shortest of those took that were not delayed, nanoseconds.
+    pub(super) took_ns: f64,
 }
 
 /// Written by the thread whose stretch is open, and by the one that begins the next.
@@ -68,10 +79,12 @@ pub(crate) struct Course {
     /// After so many the next one begins.
     pub(super) between: u64,
     pub(super) added_ns: f64,
+    /// Of each arm; `None` until a stretch of it has ended.
+    pub(super) told: Vec<Option<StretchTold>>,
 }
 
 impl Course {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, arms: usize) -> Self {
         Self {
             seed,
             began: None,
@@ -82,6 +95,7 @@ impl Course {
             since: 0,
             between: 1,
             added_ns: 0.0,
+            told: vec![None; arms],
         }
     }
 }

@@ -51,6 +51,16 @@ impl Arm {
     pub(crate) fn device_delay_ns(&self) -> u64 {
         self.delay.of(self.device_ns.load(Relaxed) as f64) as u64
     }
+
+    /// What a delayed stretch adds by what was asked for, nanoseconds, if it has so many intervals that take so long on
+    /// the host.
+    pub(super) fn asked_ns(&self, intervals: u64, host_ns: f64) -> f64 {
+        let each = match self.side {
+            Side::Host => self.delay.of(host_ns / intervals.max(1) as f64),
+            Side::Device => self.device_delay_ns() as f64,
+        };
+        each * intervals as f64
+    }
 }
 
 /// A stretch that has ended.
@@ -84,6 +94,8 @@ pub(crate) struct Experiment {
     pub(super) sums: Sums,
     /// The same when its step ended.
     pub(super) sums_at_step_end: Sums,
+    /// What it may still add.
+    pub(super) allowed: AllowedDelay,
     /// Pairs have numbers above this one, so that those of one experiment are told from another's.
     pub(super) first_pair: u64,
     /// End of the step that the open stretch began with; 0 before.
@@ -100,6 +112,30 @@ pub(crate) struct Experiment {
     pub(crate) alone: bool,
     /// Steps of the kind that stretches begin with.
     pub(super) steps: AtomicU64,
+}
+
+/// What a stretch may add.
+#[derive(Debug, Default)]
+pub(super) struct AllowedDelay {
+    /// The share of what was asked for that each interval gets: bits of a number up to 1.
+    share: AtomicU64,
+    /// What is left for all intervals: ticks on the host, nanoseconds on a device.
+    left: AtomicU64,
+}
+
+impl AllowedDelay {
+    pub(super) fn set(&self, share: f64, left: u64) {
+        self.share.store(share.to_bits(), Relaxed);
+        self.left.store(left, Relaxed);
+    }
+
+    /// Takes what an interval gets where so much was asked for.
+    fn take(&self, asked: u64) -> u64 {
+        let wanted = (asked as f64 * f64::from_bits(self.share.load(Relaxed))) as u64;
+        // Threads may take at once; none takes what another one has.
+        let taken = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(wanted)));
+        wanted.min(taken.unwrap_or_default())
+    }
 }
 
 /// What intervals of a target did in a stretch.
@@ -167,6 +203,7 @@ impl Experiment {
             _ => {}
         }
         let (ended, rows) = bounded(WAITING);
+        let course = Mutex::new(Course::new(rand::random(), arms.len()));
         Ok(Self {
             arms,
             step: asked.step.clone(),
@@ -176,9 +213,10 @@ impl Experiment {
             open: AtomicU64::new(0),
             sums: Sums::default(),
             sums_at_step_end: Sums::default(),
+            allowed: AllowedDelay::default(),
             first_pair: number << 32,
             step_end: AtomicU64::new(0),
-            course: Mutex::new(Course::new(rand::random())),
+            course,
             kind: AtomicU32::new(UNKNOWN),
             kinds: Mutex::default(),
             ended,
@@ -211,6 +249,12 @@ impl Experiment {
             Some(step) => Some(**step == *name),
             None => phase.map(|phase| matches!(phase, Phase::Decode | Phase::Encode)),
         }
+    }
+
+    /// What is added to an interval of a delayed stretch where `asked` was asked for: less where the budget has no
+    /// more. Ticks on the host, nanoseconds on a device.
+    pub(crate) fn granted(&self, asked: u64) -> u64 {
+        self.allowed.take(asked)
     }
 
     /// One interval of the open stretch's target has ended.

@@ -11,6 +11,7 @@
 //! is launched in it and waited for in another phase counts. In the delayed stretch each interval of the path is followed
 //! by added time: on the host its thread computes nothing for so long, on a device a kernel that only waits is launched
 //! behind its own. In the control the same is done with no time: the same clocks are read, the same kernel is launched.
+//! What a delayed stretch would add, one of its target tells that adds nothing and is no part of a pair.
 //! Nothing that runs in a stretch, on any thread, is recorded otherwise; requests whose steps are part of one say so.
 
 mod assigned;
@@ -59,8 +60,9 @@ impl Perturb {
         &self.what
     }
 
-    /// The share of the time since the experiment began that added time may take, above 0 and up to 1: no pair begins while
-    /// more was added.
+    /// The share of the time since the experiment began that added time may take, above 0 and up to 1: no pair begins
+    /// before what it adds fits in. What is more than that share of the time that all pairs of the path take at the
+    /// least (of a hundred, where more are wanted) is shrunk to it, so that no step is held up for longer.
     #[must_use]
     pub const fn budget(mut self, share: f64) -> Self {
         self.budget = share;

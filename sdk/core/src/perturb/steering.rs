@@ -1,7 +1,7 @@
 //! Steers an experiment: begins and ends its stretches as steps begin.
 
 use super::assigned::Assigned;
-use super::course::{Begin, Beginning, Course, Planned, Sees, Stretch};
+use super::course::{Begin, Beginning, Course, Planned, Sees, Stretch, StretchTold};
 use super::experiment::{Ended, Experiment, Sums};
 use crate::clock::Ticks;
 use crate::probe::mixed;
@@ -17,6 +17,21 @@ const LOST_IN_STEP_NS: f64 = 600e9;
 /// At most so many steps of a kind between two pairs are recorded as usual: how many is drawn by lot, so that pairs are in step with
 /// nothing, such as the end of short requests.
 const BETWEEN: u64 = 3;
+/// Steps that a pair takes: its two, and those before the next one.
+const STEPS_OF_A_PAIR: f64 = 2.0 + BETWEEN as f64 / 2.0;
+/// Pairs by whose time a dose is bounded, where more are wanted: an experiment without an end is no reason for a longer
+/// one.
+const MOST_PAIRS: u64 = 100;
+
+/// What a delayed stretch of a target may add, nanoseconds.
+struct DelayDose {
+    /// What was asked for, or less: no more than the budget's share of the time that the pairs take at the least.
+    wanted_ns: f64,
+    /// `wanted_ns` as a share of what was asked for.
+    share: f64,
+    /// The most that the budget has for it now.
+    most_ns: f64,
+}
 
 impl Experiment {
     /// A step begins that is inside no other. Only the thread whose stretch is open waits for another one here, and that
@@ -54,6 +69,7 @@ impl Experiment {
         self.sums.set(&Sums::default());
         self.sums_at_step_end.set(&Sums::default());
         self.step_end.store(0, Relaxed);
+        self.allow(&course, planned, now);
         self.set_open(Some(of));
         Begin::Part { of, first: true }
     }
@@ -67,9 +83,8 @@ impl Experiment {
             return if fits { course.second.take() } else { None };
         }
         course.since += 1;
-        let began = *course.began.get_or_insert(now);
-        let elapsed = now.0.saturating_sub(began.0) as f64 * self.ns_per_tick;
-        if course.since <= course.between || course.added_ns > self.budget * elapsed {
+        course.began.get_or_insert(now);
+        if course.since <= course.between {
             return None;
         }
         let wanting = |arm: &&(usize, u64)| arm.1 < self.wanted;
@@ -78,26 +93,78 @@ impl Experiment {
         // Those that have the fewest pairs take their turn, in an order that is in step with nothing.
         let fewest = counted.iter().filter(wanting).map(|(_, pairs)| *pairs).min()?;
         let next: Vec<usize> = counted.iter().filter(|(_, pairs)| *pairs == fewest).map(|(at, _)| *at).collect();
-        course.pairs += 1;
-        let random = mixed(course.pairs, course.seed);
+        // The same until the pair begins: which path it is of does not depend on how long the budget lets it wait.
+        let random = mixed(course.pairs + 1, course.seed);
         let random = random ^ (random >> 29);
         let arm = *next.get((random >> 8) as usize % next.len().max(1))?;
+        // What is added has to fit in before it is. What that is, a stretch tells that adds nothing.
+        let dose = self.dose(course, arm, now);
+        if dose.as_ref().is_some_and(|dose| dose.wanted_ns > dose.most_ns) {
+            return None;
+        }
+        let only_tells = dose.is_none();
+        course.pairs += u64::from(!only_tells);
         course.since = 0;
         course.between = (random >> 40) % (BETWEEN + 1);
-        let pair = self.first_pair + course.pairs;
+        let (pair, delayed) = (self.first_pair + course.pairs, random & 1 != 0 && !only_tells);
         let Beginning { text, phase, .. } = *step;
-        Some(Planned { arm, delayed: random & 1 != 0, pair, first_had_next: None, text, phase })
+        Some(Planned { arm, delayed, pair, first_had_next: None, only_tells, text, phase })
+    }
+
+    /// What a delayed stretch of a target may add; `None` while nothing is known of its stretches.
+    fn dose(&self, course: &Course, arm: usize, now: Ticks) -> Option<DelayDose> {
+        let StretchTold { asked_ns, took_ns } = course.told.get(arm).copied().flatten()?;
+        let of_pairs = self.budget * self.wanted.min(MOST_PAIRS) as f64 * STEPS_OF_A_PAIR * took_ns;
+        let wanted_ns = asked_ns.min(of_pairs);
+        let share = if wanted_ns < asked_ns { wanted_ns / asked_ns } else { 1.0 };
+        let elapsed = course.began.map_or(0, |began| now.0.saturating_sub(began.0)) as f64 * self.ns_per_tick;
+        let most_ns = (self.budget * elapsed - course.added_ns).clamp(0.0, of_pairs);
+        Some(DelayDose { wanted_ns, share, most_ns })
+    }
+
+    /// Says what the stretch that begins may add in all, whatever its intervals turn out to take.
+    fn allow(&self, course: &Course, planned: Planned, now: Ticks) {
+        let dose = self.dose(course, planned.arm, now).filter(|_| planned.delayed);
+        let on_host = self.arms.get(planned.arm).is_none_or(|arm| arm.side == Side::Host);
+        let unit_ns = if on_host { self.ns_per_tick } else { 1.0 };
+        match dose {
+            Some(dose) => self.allowed.set(dose.share, (dose.most_ns / unit_ns).ceil() as u64),
+            None => self.allowed.set(0.0, 0),
+        }
+    }
+
+    /// Notes what a stretch says of those that follow.
+    fn tell(&self, course: &mut Course, stretch: &Stretch, end: Ticks, sums: &Sums) {
+        let Planned { arm: at, delayed, .. } = stretch.planned;
+        let (Some(arm), Some(told)) = (self.arms.get(at), course.told.get_mut(at)) else { return };
+        let host_ns = sums.interval_ticks.load(Relaxed) as f64 * self.ns_per_tick;
+        let asked_ns = arm.asked_ns(sums.intervals.load(Relaxed), host_ns);
+        let took_ns = end.0.saturating_sub(stretch.start.0) as f64 * self.ns_per_tick;
+        *told = match *told {
+            // How long one takes without what is added, only such a one says.
+            Some(before) if delayed => Some(StretchTold { asked_ns, ..before }),
+            None if delayed => None,
+            before => {
+                Some(StretchTold { asked_ns, took_ns: before.map_or(took_ns, |before| before.took_ns.min(took_ns)) })
+            }
+        };
     }
 
     fn close(&self, course: &mut Course, next: Option<Ticks>) {
         self.set_open(None);
         let Some(stretch) = course.stretch.take() else { return };
-        let Planned { arm, delayed, pair, first_had_next, .. } = stretch.planned;
+        let Planned { arm, delayed, pair, first_had_next, only_tells, .. } = stretch.planned;
         self.charge(course, arm);
         // Without a next step the stretch is its step, and so is what counts.
         let sums = if next.is_some() { &self.sums } else { &self.sums_at_step_end };
         let step_end = Ticks(self.step_end.load(Relaxed));
         let whole = step_end.0 > stretch.start.0;
+        if whole {
+            self.tell(course, &stretch, next.unwrap_or(step_end), sums);
+        }
+        if only_tells {
+            return;
+        }
         let ended = Ended {
             arm,
             pair,

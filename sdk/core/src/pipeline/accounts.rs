@@ -10,7 +10,7 @@
 mod energy;
 mod open_account;
 
-pub(crate) use open_account::Around;
+pub(crate) use open_account::BatchTime;
 
 use crate::record::{Batch, RequestRecord, StepRecord};
 use crate::run::RunManifest;
@@ -47,7 +47,7 @@ const MOST_THREADS: usize = 4_096;
 
 /// Times of a step: when it began, and how long it took on the host and on the device, nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Past {
+struct PastStep {
     start_ns: i64,
     host_ns: u64,
     gpu_ns: u64,
@@ -55,14 +55,14 @@ struct Past {
 
 /// Requests whose account was closed. None is opened for them again.
 #[derive(Debug, Default)]
-struct Gone {
+struct ClosedRequests {
     latest: VecDeque<u64>,
     numbers: FxHashSet<u64>,
     /// The highest number that is not remembered. Of requests up to it nobody knows.
     before: u64,
 }
 
-impl Gone {
+impl ClosedRequests {
     fn add(&mut self, request: u64) {
         if !self.numbers.insert(request) {
             return;
@@ -88,10 +88,10 @@ pub(crate) struct Accounts {
     work: WorkShares,
     energy: Energy,
     open: BTreeMap<u64, Account>,
-    gone: Gone,
+    gone: ClosedRequests,
     /// Whether a phase was seen: what is no phase may be the application's then.
     phased: bool,
-    threads: FxHashMap<u32, VecDeque<Past>>,
+    threads: FxHashMap<u32, VecDeque<PastStep>>,
     held: VecDeque<(Instant, RequestRecord)>,
 }
 
@@ -178,7 +178,7 @@ impl Accounts {
         let (host_inside, gpu_inside) =
             inside.fold((0u64, 0u64), |sum, one| (sum.0.saturating_add(one.host_ns), sum.1.saturating_add(one.gpu_ns)));
         // It may be inside another one itself, together with what is inside it.
-        past.push_back(Past { start_ns, host_ns: step.host_dur_ns, gpu_ns: gpu_ns.unwrap_or(gpu_inside) });
+        past.push_back(PastStep { start_ns, host_ns: step.host_dur_ns, gpu_ns: gpu_ns.unwrap_or(gpu_inside) });
         if past.len() > MOST_INSIDE {
             past.pop_front();
         }
@@ -210,7 +210,7 @@ impl Accounts {
     }
 
     /// Divides what was counted meanwhile. Returns the sums as samples, and the requests that need wait no longer.
-    pub(crate) fn settle(&mut self, around: &Around) -> Batch {
+    pub(crate) fn settle(&mut self, around: &BatchTime) -> Batch {
         let mut out = Batch::default();
         self.energy.settle(around, &mut self.open, &mut out.samples);
         let mut excess = self.held.len().saturating_sub(MOST_HELD);

@@ -47,9 +47,9 @@ fn counted(device: &str, readings: &[(i64, f64)]) -> Batch {
     batch
 }
 
-fn around(at: Instant, known_until: i64) -> Around {
+fn around(at: Instant, known_until: i64) -> BatchTime {
     let (known_until, now) = (known_until * MS, known_until * MS);
-    Around { known_until, now, at, without_record: 0, in_unrecorded: false, is_last: false }
+    BatchTime { known_until, now, at, without_record: 0, in_unrecorded: false, is_last: false }
 }
 
 /// Takes a batch as the drain does; what goes on at once.
@@ -173,14 +173,14 @@ fn time_of_which_nobody_knows_is_not_idle_and_requests_in_it_have_no_energy() {
     assert_near(&sums(&settled), &[200.0, 0.0, 200.0, 100.0]);
     assert_eq!(settled.requests[0].energy_mj, None);
     // A step without a record began in the sixth second; the one after is known.
-    let unknown = Around { without_record: 1, ..around(at, 6_000) };
+    let unknown = BatchTime { without_record: 1, ..around(at, 6_000) };
     let (before, after) = (for_one(3, step(1, 5_200, 5_300, &[])), for_one(4, step(1, 6_200, 6_300, &[])));
     let requests = vec![request(3, 5_200, 5_300), request(4, 6_200, 6_300)];
     pass(&mut accounts, batch(vec![before, after], requests), at);
     let settled = accounts.settle(&unknown);
     assert_near(&sums(&settled), &[210.0, 0.0, 200.0, 190.0]);
     assert_eq!((settled.requests.len(), settled.requests[0].energy_mj), (1, None));
-    let settled = accounts.settle(&Around { without_record: 1, ..around(at, 7_000) });
+    let settled = accounts.settle(&BatchTime { without_record: 1, ..around(at, 7_000) });
     assert_near(&sums(&settled), &[220.0, 0.0, 290.0, 190.0]);
     assert_near(&[settled.requests[0].energy_mj.expect("its second is known")], &[10_000.0]);
     assert_eq!(settled.requests[0].energy_low_mj, None, "power was not sampled");
@@ -254,21 +254,21 @@ fn nothing_is_known_until_a_step_without_a_record_has_ended() {
     let (mut accounts, at) = (Accounts::default(), Instant::now());
     pass(&mut accounts, batch(vec![step(1, 10, 20, &[])], Vec::new()), at);
     pass(&mut accounts, counted("GPU-0", &[(0, 0.0), (1_000, 100.0)]), at);
-    let begun = Around { without_record: 1, in_unrecorded: true, ..around(at, 1_000) };
+    let begun = BatchTime { without_record: 1, in_unrecorded: true, ..around(at, 1_000) };
     assert_near(&sums(&accounts.settle(&begun)), &[0.0, 0.0, 0.0, 100.0]);
     // It goes on through the whole second stretch, beside a step of a request.
     pass(&mut accounts, batch(vec![for_one(1, step(1, 1_500, 1_600, &[]))], vec![request(1, 1_500, 1_600)]), at);
     pass(&mut accounts, counted("GPU-0", &[(2_000, 200.0)]), at);
-    let settled = accounts.settle(&Around { now: 2_000 * MS, known_until: 2_000 * MS, ..begun });
+    let settled = accounts.settle(&BatchTime { now: 2_000 * MS, known_until: 2_000 * MS, ..begun });
     assert_near(&sums(&settled), &[10.0, 0.0, 0.0, 190.0]);
     assert_eq!(joules(&settled.requests), [None]);
     // It ends in the third.
     pass(&mut accounts, counted("GPU-0", &[(3_000, 300.0)]), at);
-    let ended = Around { without_record: 2, ..around(at, 3_000) };
+    let ended = BatchTime { without_record: 2, ..around(at, 3_000) };
     assert_near(&sums(&accounts.settle(&ended)), &[10.0, 0.0, 0.0, 290.0]);
     pass(&mut accounts, batch(vec![for_one(2, step(1, 3_500, 3_600, &[]))], vec![request(2, 3_500, 3_600)]), at);
     pass(&mut accounts, counted("GPU-0", &[(4_000, 400.0)]), at);
-    let settled = accounts.settle(&Around { without_record: 2, ..around(at, 4_000) });
+    let settled = accounts.settle(&BatchTime { without_record: 2, ..around(at, 4_000) });
     assert_near(&sums(&settled), &[20.0, 0.0, 90.0, 290.0]);
     assert_eq!(joules(&settled.requests), [Some(10.0)]);
 }
@@ -329,7 +329,7 @@ fn a_request_has_no_energy_unless_every_gpu_that_it_may_have_used_has_a_counter(
         if other == Some(metric::GPU_ENERGY) {
             pass(&mut accounts, counted("GPU-1", &[(1_000, 19.0)]), at);
         }
-        joules(&accounts.settle(&Around { is_last: true, ..around(at, 1_000) }).requests)
+        joules(&accounts.settle(&BatchTime { is_last: true, ..around(at, 1_000) }).requests)
     };
     assert_eq!(of(None), [None], "it is not sampled");
     assert_eq!(of(Some(metric::GPU_POWER)), [None], "only its power is");

@@ -6,11 +6,11 @@ mod kernel_rows;
 mod of_graphs;
 mod unplaced;
 
-pub(crate) use inside::{Attribution, Extent, Inside};
+pub(crate) use inside::{Attribution, Extent, KernelsInside};
 
 use super::graph_patterns::GraphPatterns;
 use super::replay_sizes::ReplaySizes;
-use super::replays::{GraphNodes, Replay, Stands, rows};
+use super::replays::{GraphNodes, PlaceInReplay, Replay, rows};
 use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
 use crate::record::{Batch, KernelRecord, SpanRecord};
@@ -23,7 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use unplaced::Unplaced;
+use unplaced::UnplacedKernels;
 
 /// Kernels that may wait for their interval to end.
 ///
@@ -132,7 +132,7 @@ type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 
 /// Where a kernel without an interval was launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Launched {
+enum StrayLaunch {
     /// While steps of a window ran.
     Within,
     /// Before the first step of a window or after the last one.
@@ -297,7 +297,7 @@ impl Kernels {
             self.remembered.clear();
         }
         let at: FxHashMap<u64, usize> = batch.spans.iter().enumerate().map(|(i, span)| (span.seq, i)).collect();
-        let mut inside = vec![Inside::default(); batch.spans.len()];
+        let mut inside = vec![KernelsInside::default(); batch.spans.len()];
         let mut replayed = Vec::new();
         let (mut unplaced, mut eager) = (Vec::new(), self.patterns.looks_at_steps().then(Vec::new));
         for &i in in_window {
@@ -314,7 +314,7 @@ impl Kernels {
                 self.counts.of_graphs += u64::from(kernel.graph.is_some());
                 let Some(kernel) = self.place_in_replay(kernel, &mut replays) else { continue };
                 if let Some(graph) = kernel.graph {
-                    Unplaced::put(&mut unplaced, i, graph, kernel);
+                    UnplacedKernels::put(&mut unplaced, i, graph, kernel);
                     continue;
                 }
                 if let Some(eager) = &mut eager {
@@ -365,10 +365,10 @@ impl Kernels {
         launcher: usize,
         kernel: RawKernel,
         batch: &mut Batch,
-        inside: &mut [Inside],
+        inside: &mut [KernelsInside],
         shared: &Shared,
     ) {
-        inside[launcher].add(Inside::of(&kernel));
+        inside[launcher].add(KernelsInside::of(&kernel));
         self.counts.attributed += 1;
         let row = self.row(kernel, Some(&place(&batch.spans[launcher])), shared);
         batch.kernels.push(row);
@@ -379,7 +379,7 @@ impl Kernels {
         &mut self,
         batch: &mut Batch,
         at: &FxHashMap<u64, usize>,
-        inside: &mut [Inside],
+        inside: &mut [KernelsInside],
         launcher: usize,
         mut replay: Replay,
         shared: &Shared,
@@ -392,8 +392,8 @@ impl Kernels {
             (seq, shared.span_id(seq))
         };
         let mut rows = rows(&replay, &stands, &mut batch.spans, launcher, number);
-        let around: Vec<Stands> = (0..stands.len()).map(|i| replay.around(i, &stands)).collect();
-        let mut own = vec![Inside::default(); count];
+        let around: Vec<PlaceInReplay> = (0..stands.len()).map(|i| replay.around(i, &stands)).collect();
+        let mut own = vec![KernelsInside::default(); count];
         // A lost record of the launch may be any interval's.
         let incomplete = inside[launcher].incomplete || self.outlasts_recorder(&batch.spans[launcher]);
         own.iter_mut().for_each(|own| own.incomplete = incomplete);
@@ -406,7 +406,7 @@ impl Kernels {
         for (i, kernel) in replay.kernels {
             self.nodes.ran(&kernel);
             self.counts.attributed += 1;
-            sum_of(stands[i], &mut own, inside, launcher).add(Inside::of(&kernel));
+            sum_of(stands[i], &mut own, inside, launcher).add(KernelsInside::of(&kernel));
             let span = stands[i].span(&rows, &batch.spans, launcher);
             let (seq, span_id, place) = (span.seq, span.span_id, place(span));
             let mut row = self.row(kernel, Some(&place), shared);
@@ -415,7 +415,7 @@ impl Kernels {
             batch.kernels.push(row);
         }
         for (i, stand) in stands.iter().enumerate().rev() {
-            let Stands::Replayed(row) = *stand else { continue };
+            let PlaceInReplay::Replayed(row) = *stand else { continue };
             let sum = own[row];
             sum_of(around[i], &mut own, inside, launcher).add(sum);
             if !sum.incomplete {
@@ -450,9 +450,9 @@ impl Kernels {
         };
         for kernel in asked {
             match self.launched(&kernel, more) {
-                Launched::Outside => self.counts.outside_window += 1,
-                Launched::Unknown if self.stray.len() < MAX_WAITING => self.stray.push(kernel),
-                Launched::Within | Launched::Unknown => {
+                StrayLaunch::Outside => self.counts.outside_window += 1,
+                StrayLaunch::Unknown if self.stray.len() < MAX_WAITING => self.stray.push(kernel),
+                StrayLaunch::Within | StrayLaunch::Unknown => {
                     self.counts.unattributed += 1;
                     let row = self.row(kernel, None, shared);
                     into.kernels.push(row);
@@ -493,24 +493,24 @@ impl Kernels {
 
     /// Where a kernel without an interval was launched. The recorder is on before the first step of a window and after
     /// the last one; if the window begins with the program's first step, it is on while the program loads its weights.
-    fn launched(&self, kernel: &RawKernel, more: bool) -> Launched {
+    fn launched(&self, kernel: &RawKernel, more: bool) -> StrayLaunch {
         let mut known = self.windows.iter().chain(&self.current);
         let Some(at) = kernel.launch_start else {
             // Without its launch call, only one thing is certain: what ran before a step began was launched before that
             // step.
             let first = self.windows.front().or(self.current.as_ref());
             return match first {
-                Some((start, _)) if kernel.start >= *start => Launched::Within,
-                None if more => Launched::Unknown,
-                _ => Launched::Outside,
+                Some((start, _)) if kernel.start >= *start => StrayLaunch::Within,
+                None if more => StrayLaunch::Unknown,
+                _ => StrayLaunch::Outside,
             };
         };
         if known.any(|(start, end)| (*start..=*end).contains(&at)) {
-            Launched::Within
+            StrayLaunch::Within
         } else if !more || self.current.is_some_and(|(start, _)| at < start) {
-            Launched::Outside
+            StrayLaunch::Outside
         } else {
-            Launched::Unknown
+            StrayLaunch::Unknown
         }
     }
 

@@ -1,7 +1,7 @@
 //! Writes a run of some steps while the session goes on: the records of these steps go to one more exporter, which is
 //! closed afterwards.
 
-use super::fanout::{Closed, Lane, close_all, finish_all};
+use super::fanout::{ClosedExporters, Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
 use crate::account::RunEnd;
@@ -72,12 +72,12 @@ impl Drop for Busy {
 }
 
 /// A capture that begins when the recorder of kernels is on, or is not waited for any longer.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCapture {
     request: CaptureRequest,
     until: Instant,
 }
 
-impl Waiting {
+impl WaitingCapture {
     pub(crate) fn new(request: CaptureRequest, control: &Control) -> Self {
         let asked = control.kernels().is_some_and(KernelWindow::ask_for_capture);
         Self { request, until: Instant::now() + if asked { KERNELS_PATIENCE } else { Duration::ZERO } }
@@ -96,7 +96,7 @@ impl Waiting {
 }
 
 /// A capture under way.
-pub(crate) struct Capturing {
+pub(crate) struct OpenCapture {
     request: CaptureRequest,
     /// Numbers of the steps; of those that had begun, once the user wants no more.
     window: Range<u64>,
@@ -124,9 +124,9 @@ pub(crate) struct Capturing {
     machine: MachineMeter,
 }
 
-impl Capturing {
+impl OpenCapture {
     /// Opens the window. If one is open already, the request is dropped and the result is `None`.
-    pub(crate) fn begin(waiting: Waiting, control: &Control, before: Tally, now: HostNs) -> Option<Self> {
+    pub(crate) fn begin(waiting: WaitingCapture, control: &Control, before: Tally, now: HostNs) -> Option<Self> {
         let window = control.open_window(waiting.request.steps, true);
         let _ = waiting.request.begun.send(window.clone());
         let Some(window) = window else {
@@ -275,7 +275,7 @@ impl Capturing {
         let CaptureRequest { lane, run_id, finished, busy, .. } = request;
         let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
-        let Closed { reports, unresponsive } = close_all(&lanes, deadline);
+        let ClosedExporters { reports, unresponsive } = close_all(&lanes, deadline);
         for kind in RecordKind::ALL {
             tally.counts[kind as usize] = reports.iter().filter_map(|report| report.received.get(kind.table())).sum();
         }

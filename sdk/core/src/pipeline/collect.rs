@@ -60,8 +60,8 @@ enum Round {
     Last,
 }
 
-/// Makes one round of one collector, which is due again after its period. Missed rounds are skipped, not made up for. Samples
-/// have the times of steps, whatever the wall clock is set to.
+/// Makes one round of one collector, which is due again after its period. Missed rounds are skipped, not made up for.
+/// Samples have the times of steps, whatever the wall clock is set to.
 fn take(
     slot: &mut (Instant, Option<Box<dyn Collector>>),
     round: Round,

@@ -2,14 +2,15 @@
 
 mod counts;
 mod links;
+mod passing_on;
 mod source;
 
 pub(crate) use links::{Command, DrainReport, Links, Pace};
 
 use super::CpuMeter;
-use super::accounts::{Accounts, Around};
+use super::accounts::{Accounts, BatchTime};
 use super::ask_filters::Asking;
-use super::capture_run::{CaptureEnd, Capturing, Waiting};
+use super::capture_run::{CaptureEnd, OpenCapture, WaitingCapture};
 use super::enrich::Enricher;
 use super::fanout::Lane;
 use super::in_place::InPlace;
@@ -26,6 +27,7 @@ use crate::record::{Batch, RecordKind, RequestRecord, SpanId, ThreadInfo};
 use crate::run::{Code, MachineMeter};
 use crate::shared::{RawRequest, Shared};
 use crossbeam_channel::{RecvTimeoutError, Sender};
+use passing_on::{pass_on, send_batch};
 use rustc_hash::FxHashSet;
 use source::{Source, ThreadSums};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -75,8 +77,8 @@ pub(crate) struct Drain {
     gone: ThreadSums,
     counts: [u64; RecordKind::ALL.len()],
     /// A capture that has not begun yet.
-    next_capture: Option<Waiting>,
-    capture: Option<Capturing>,
+    next_capture: Option<WaitingCapture>,
+    capture: Option<OpenCapture>,
     /// Threads that are writing captured runs.
     captures: Vec<JoinHandle<()>>,
     /// Whether new threads came in the latest round.
@@ -156,7 +158,7 @@ impl Drain {
         let mut pause = self.pace.interval;
         loop {
             // Somebody waits for a capture that lets no more steps in, also in a session that rarely empties its rings.
-            let closing = self.capture.as_ref().is_some_and(Capturing::is_closing);
+            let closing = self.capture.as_ref().is_some_and(OpenCapture::is_closing);
             match self.links.commands.recv_timeout(if closing { pause.min(CLOSING_PAUSE) } else { pause }) {
                 Err(RecvTimeoutError::Timeout) => {
                     let busiest = self.cycle(&meter, false);
@@ -171,7 +173,7 @@ impl Drain {
                     }
                 }
                 Ok(Command::Capture(request)) => {
-                    self.next_capture = Some(Waiting::new(*request, &self.shared.control));
+                    self.next_capture = Some(WaitingCapture::new(*request, &self.shared.control));
                     pause = pause.min(WINDOW_PAUSE);
                 }
                 Ok(Command::Stop(answer)) => {
@@ -330,7 +332,7 @@ impl Drain {
         // The records now in the rings are from before the window and belong only to the session.
         self.cycle(meter, false);
         let Some(waiting) = self.next_capture.take() else { return };
-        self.capture = Capturing::begin(waiting, &self.shared.control, self.tally(), self.mapper.now());
+        self.capture = OpenCapture::begin(waiting, &self.shared.control, self.tally(), self.mapper.now());
     }
 
     /// Ends the capture that is under way, if there is one, and writes its run with the records it has.
@@ -510,7 +512,7 @@ impl Drain {
     fn settle_accounts(&mut self, is_last: bool) {
         self.enricher.devices().for_each(|uuid| self.accounts.works_on(uuid));
         let (without_record, in_unrecorded) = self.without_record();
-        let around = Around {
+        let around = BatchTime {
             known_until: self.enricher.passed_until(self.known_until()).0,
             now: self.mapper.now().0,
             at: Instant::now(),
@@ -590,35 +592,5 @@ impl Drain {
             pool_threads,
             captures,
         });
-    }
-}
-
-fn send_batch(
-    lanes: &[Lane],
-    accounts: &mut Accounts,
-    capture: &mut Option<Capturing>,
-    mut batch: Batch,
-    counts: &mut [u64; RecordKind::ALL.len()],
-) {
-    let now = Instant::now();
-    accounts.add(&mut batch, now);
-    if let Some(capture) = capture.as_mut().filter(|_| !batch.is_empty()) {
-        // It waits for nothing: its requests have no energy.
-        capture.take(&batch);
-    }
-    accounts.hold(&mut batch, now);
-    pass_on(lanes, batch, counts);
-}
-
-fn pass_on(lanes: &[Lane], batch: Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
-    if batch.is_empty() {
-        return;
-    }
-    let ready = Arc::new(batch);
-    for kind in RecordKind::ALL {
-        counts[kind as usize] += ready.count(kind);
-    }
-    for lane in lanes {
-        lane.send(&ready);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::attribute::{Attribution, Kernels};
 use super::mark_times::{Lookup, MarkTimes};
-use super::resolved::{ColdStep, Marked, Resolved};
+use super::resolved::{ColdStep, MarkedSpan, Resolved};
 use super::stack_join::Stacks;
 use crate::HostNs;
 use crate::clock::TickMapper;
@@ -365,7 +365,7 @@ impl Enricher {
     }
 
     /// Sets the times between marks. Parts of a cold step get none if there was a warm step of its kind.
-    fn set_marked(&mut self, batch: &mut Batch, marked: &[Marked], cold: Vec<ColdStep>) {
+    fn set_marked(&mut self, batch: &mut Batch, marked: &[MarkedSpan], cold: Vec<ColdStep>) {
         let (stripped, kept): (Vec<ColdStep>, Vec<ColdStep>) =
             cold.into_iter().partition(|c| self.warm.contains(&c.kind));
         self.cold_stripped += stripped.len() as u64;

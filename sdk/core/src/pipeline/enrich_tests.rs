@@ -10,7 +10,7 @@ fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
     let mut enricher = Enricher::new(None, None, true);
     // In each batch, the first interval ends last on the device.
     for batch in 0..BATCHES {
-        let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
+        let marked = (0..10).map(|n| MarkedSpan { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
         enricher.held.push_back(HeldBatch::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
     }
     let mut mark = 0;

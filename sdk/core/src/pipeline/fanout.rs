@@ -138,7 +138,7 @@ impl Lane {
 }
 
 /// How the exporters closed.
-pub(crate) struct Closed {
+pub(crate) struct ClosedExporters {
     /// Their accounts, in the order of the lanes.
     pub(crate) reports: Vec<ExporterReport>,
     /// Names of those that had not closed in time. What they had not settled by then counts as dropped, whatever they
@@ -147,14 +147,14 @@ pub(crate) struct Closed {
 }
 
 /// Closes all exporters at the same time, so that a slow one does not use up the others' time.
-pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Closed {
+pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> ClosedExporters {
     let ask = |lane: &Lane| {
         let (done, answer) = bounded(1);
         let _ = lane.sender.send_deadline(Message::Close(done), deadline);
         answer
     };
     let closing: Vec<_> = lanes.iter().map(ask).collect();
-    let mut closed = Closed { reports: Vec::new(), unresponsive: Vec::new() };
+    let mut closed = ClosedExporters { reports: Vec::new(), unresponsive: Vec::new() };
     for (lane, answer) in lanes.iter().zip(closing) {
         closed.reports.push(if answer.recv_deadline(deadline).is_ok() {
             lane.ledger.report(lane.name)

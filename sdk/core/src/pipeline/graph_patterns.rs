@@ -9,7 +9,7 @@
 //!
 //! Pure: kernels and intervals come in, places go out.
 
-use super::kernel_alignment::{Alignment, FEWEST, What, align};
+use super::kernel_alignment::{Alignment, ComparedKernel, FEWEST, align};
 use super::replays::{Form, Replay};
 use crate::HostNs;
 use crate::gpu::RawKernel;
@@ -40,18 +40,18 @@ const MOST_GRAPHS: usize = 4096;
 
 /// What ran, and whose it was: an index that means something to the caller.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct OwnedWork {
     pub(crate) whose: usize,
     stream: (u32, u32),
     start: HostNs,
     is_kernel: bool,
-    what: What,
+    what: ComparedKernel,
 }
 
 /// Kernels in order, and the copies and memsets between them: each with the number of kernels before it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Order {
-    kernels: Vec<What>,
+    kernels: Vec<ComparedKernel>,
     copies: Vec<(usize, u32)>,
 }
 
@@ -71,7 +71,7 @@ struct Pattern {
 #[derive(Debug)]
 struct Bound {
     graph: u32,
-    kernels: Vec<What>,
+    kernels: Vec<ComparedKernel>,
     /// The path of each kernel, if it has one.
     paths: Vec<Option<u32>>,
     /// The path of the step that launched it, and whether what it got its layers by ran in such a step.
@@ -85,7 +85,7 @@ struct Bound {
 
 /// Layers for a replay.
 #[derive(Debug)]
-pub(crate) struct Derived {
+pub(crate) struct DerivedLayers {
     pub(crate) form: Arc<Form>,
     /// For each of the replay's kernels, in the order in which they were given, its place in the form. `None`: nobody knows.
     pub(crate) places: Vec<Option<usize>>,
@@ -135,10 +135,15 @@ impl GraphPatterns {
     }
 
     /// A kernel, copy or memset as it is compared.
-    pub(crate) fn see(&mut self, whose: usize, kernel: &RawKernel) -> Seen {
-        let what = What { name: self.name(&kernel.name), grid: kernel.grid, block: kernel.block, begins_stream: false };
+    pub(crate) fn see(&mut self, whose: usize, kernel: &RawKernel) -> OwnedWork {
+        let what = ComparedKernel {
+            name: self.name(&kernel.name),
+            grid: kernel.grid,
+            block: kernel.block,
+            begins_stream: false,
+        };
         let stream = (self.name(&kernel.device), kernel.stream);
-        Seen { whose, stream, start: kernel.start, is_kernel: kernel.kind == KernelKind::Kernel, what }
+        OwnedWork { whose, stream, start: kernel.start, is_kernel: kernel.kind == KernelKind::Kernel, what }
     }
 
     fn name(&mut self, name: &Arc<str>) -> u32 {
@@ -154,14 +159,14 @@ impl GraphPatterns {
         number
     }
 
-    /// Learns what a step launched, call by call, from the interval of each among `spans`. The answer are nodes of graphs that
-    /// had layers, and about which there is doubt now.
+    /// Learns what a step launched, call by call, from the interval of each among `spans`. The answer are nodes of
+    /// graphs that had layers, and about which there is doubt now.
     pub(crate) fn learn_step(
         &mut self,
         spans: &[SpanRecord],
         at: &FxHashMap<u64, usize>,
         step: Option<u64>,
-        seen: Vec<Seen>,
+        seen: Vec<OwnedWork>,
     ) -> Vec<u64> {
         self.left = self.left.saturating_sub(1);
         let Some((order, kernels, copies)) = in_order(seen) else { return Vec::new() };
@@ -222,7 +227,7 @@ impl GraphPatterns {
     }
 
     /// Layers of a replay of this graph, of whose nodes nothing is known. `root`: the path of the step that launched it.
-    pub(crate) fn find(&mut self, graph: u32, kernels: &[RawKernel], root: Option<u32>) -> Option<Derived> {
+    pub(crate) fn find(&mut self, graph: u32, kernels: &[RawKernel], root: Option<u32>) -> Option<DerivedLayers> {
         let key = (graph, kernels.len());
         if kernels.len() > 2 * MOST_KERNELS {
             return None;
@@ -268,11 +273,11 @@ impl GraphPatterns {
             self.bound.pop_front();
         }
         self.bound.push_back(bound);
-        Some(Derived { form, places })
+        Some(DerivedLayers { form, places })
     }
 
-    /// Forgets the layers of this graph, if a replay of it has more `records` than the one by which they were found, which lacked
-    /// some. The answer are the nodes that had them; `None` if none are forgotten.
+    /// Forgets the layers of this graph, if a replay of it has more `records` than the one by which they were found,
+    /// which lacked some. The answer are the nodes that had them; `None` if none are forgotten.
     pub(crate) fn forget_part(&mut self, graph: u32, records: usize) -> Option<Vec<u64>> {
         let part = self.bound.iter().position(|bound| bound.graph == graph && bound.records < records)?;
         self.bound.remove(part).map(|bound| bound.nodes)
@@ -288,7 +293,7 @@ impl GraphPatterns {
     }
 
     /// The pattern that a replay is like, how they lie beside each other, and whether all others say the same.
-    fn best(&self, ran: &[What], root: Option<u32>) -> Option<(&Pattern, Alignment, bool)> {
+    fn best(&self, ran: &[ComparedKernel], root: Option<u32>) -> Option<(&Pattern, Alignment, bool)> {
         let all = self.steps.iter().chain(&self.captured);
         let all = all.filter(|known| known.is_captured || known.is_in_step(root));
         let mut alike: Vec<(&Pattern, Alignment)> =
@@ -336,12 +341,12 @@ impl Pattern {
     /// Whether two streams ran the same kernels below other layers.
     fn has_twin_streams(&self) -> bool {
         let paths: Vec<u32> = self.own_paths().collect();
-        let mut streams: FxHashMap<(What, &[What]), &[u32]> = FxHashMap::default();
+        let mut streams: FxHashMap<(ComparedKernel, &[ComparedKernel]), &[u32]> = FxHashMap::default();
         let mut begin = 0;
         self.order.kernels.chunk_by(|_, next| !next.begins_stream).any(|stream| {
             let own = &paths[begin..begin + stream.len()];
             begin += stream.len();
-            let first = What { begins_stream: false, ..stream[0] };
+            let first = ComparedKernel { begins_stream: false, ..stream[0] };
             streams.insert((first, &stream[1..]), own).is_some_and(|twin| twin != own)
         })
     }
@@ -356,8 +361,8 @@ impl Pattern {
         aligned.is_some_and(|aligned| differ(&bound.paths, self.paths(&aligned.of)))
     }
 
-    /// The places in the form of a replay's copies and memsets, whose kernels lie beside these of its own: of those that stand
-    /// between the same kernels, and are the same there.
+    /// The places in the form of a replay's copies and memsets, whose kernels lie beside these of its own: of those
+    /// that stand between the same kernels, and are the same there.
     fn places_of_copies(&self, replay: &Order, of: &[Option<usize>]) -> Vec<Option<usize>> {
         let mut places = vec![None; replay.copies.len()];
         let mut begin = 0;
@@ -380,7 +385,7 @@ impl Pattern {
 }
 
 /// What was seen in order, and whose each kernel is, and each copy; `None` for too few or too many.
-fn in_order(mut seen: Vec<Seen>) -> Option<(Order, Vec<usize>, Vec<usize>)> {
+fn in_order(mut seen: Vec<OwnedWork>) -> Option<(Order, Vec<usize>, Vec<usize>)> {
     let kernels = seen.iter().filter(|seen| seen.is_kernel).count();
     if !(FEWEST..=MOST_KERNELS).contains(&kernels) || seen.len() > 2 * MOST_KERNELS {
         return None;
@@ -396,7 +401,7 @@ fn in_order(mut seen: Vec<Seen>) -> Option<(Order, Vec<usize>, Vec<usize>)> {
     for one in seen {
         if one.is_kernel {
             let begins_stream = latest.replace(one.stream).is_some_and(|latest| latest != one.stream);
-            order.kernels.push(What { begins_stream, ..one.what });
+            order.kernels.push(ComparedKernel { begins_stream, ..one.what });
             of_kernels.push(one.whose);
         } else {
             order.copies.push((order.kernels.len(), one.what.name));

@@ -127,7 +127,7 @@ impl Step {
 /// The path of each kernel of a replay.
 fn derived(patterns: &mut GraphPatterns, kernels: &[RawKernel], root: Option<u32>) -> Option<Vec<Option<String>>> {
     let graph = kernels.first().and_then(|kernel| kernel.graph).expect("a graph");
-    let Derived { form, places } = patterns.find(graph, kernels, root)?;
+    let DerivedLayers { form, places } = patterns.find(graph, kernels, root)?;
     Some(places.iter().map(|place| place.map(|place| form.spans[place].path.path.clone())).collect())
 }
 

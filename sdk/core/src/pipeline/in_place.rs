@@ -23,7 +23,7 @@ const FOR_INTERVAL: usize = 6;
 
 /// The latest step of a kind on a thread. Durations are natural logarithms of nanoseconds.
 #[derive(Debug, Clone, Copy)]
-enum Latest {
+enum LatestStep {
     Recorded(f64),
     /// To be compared with the recorded step that follows.
     Plain(f64),
@@ -55,7 +55,7 @@ struct Kind {
 /// of two would be spoilt by either.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
-    latest: FxHashMap<(u32, u32), Latest>,
+    latest: FxHashMap<(u32, u32), LatestStep>,
     kinds: BTreeMap<u32, Kind>,
     /// The latest recorded steps of a kind on a thread, the latest last; kept while there are windows of kernels.
     recent: FxHashMap<(u32, u32), VecDeque<f64>>,
@@ -77,7 +77,7 @@ impl InPlace {
             recent.pop_front();
         }
         recent.push_back(own);
-        if let Some(Latest::Plain(plain)) = self.latest.insert((thread, name), Latest::Recorded(own)) {
+        if let Some(LatestStep::Plain(plain)) = self.latest.insert((thread, name), LatestStep::Recorded(own)) {
             kind.add(own - plain);
         }
     }
@@ -88,11 +88,11 @@ impl InPlace {
         let own = (ns.max(1) as f64).ln();
         kind.before_next = !kind.before_next;
         let latest = match self.latest.get(&(thread, name)) {
-            Some(Latest::Recorded(before)) if kind.before_next => {
+            Some(LatestStep::Recorded(before)) if kind.before_next => {
                 kind.add(before - own);
-                Latest::Done
+                LatestStep::Done
             }
-            _ => Latest::Plain(own),
+            _ => LatestStep::Plain(own),
         };
         self.latest.insert((thread, name), latest);
     }
@@ -103,7 +103,7 @@ impl InPlace {
         self.steps.0 += 1;
         self.steps.1 += 1;
         let (before, nth) = match self.latest.remove(&(thread, name)) {
-            Some(Latest::Window(before, nth)) => (before, nth.saturating_add(1)),
+            Some(LatestStep::Window(before, nth)) => (before, nth.saturating_add(1)),
             _ => match self.before_window(thread, name) {
                 Some(before) => (before, 1),
                 None => return,
@@ -113,7 +113,7 @@ impl InPlace {
         if nth <= NEAR {
             self.windows.add((ns.max(1) as f64).ln() - before);
         }
-        self.latest.insert((thread, name), Latest::Window(before, nth));
+        self.latest.insert((thread, name), LatestStep::Window(before, nth));
     }
 
     /// What a recorded step took before the recorder of kernels was switched on.

@@ -11,7 +11,7 @@ const ONE_WITHOUT_IN: usize = 20;
 
 /// A kernel as it is compared: the number of its name, its blocks and their threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct What {
+pub(crate) struct ComparedKernel {
     pub(crate) name: u32,
     pub(crate) grid: Option<[u32; 3]>,
     pub(crate) block: Option<[u32; 3]>,
@@ -29,11 +29,11 @@ pub(crate) struct Alignment {
     pub(crate) is_whole: bool,
 }
 
-/// Lays what a replay `ran` beside what is `known`: it is the same, kernel by kernel, or it stands in it at one place and no
-/// other, or both begin and end alike and have one piece in which they differ. Of what differs, which is so for example where
-/// a record was lost, a twentieth of either at most. A kernel that could lie beside two, of different intervals (`at`), has
-/// none, and counts as differing.
-pub(crate) fn align(known: &[What], at: &[usize], ran: &[What]) -> Option<Alignment> {
+/// Lays what a replay `ran` beside what is `known`: it is the same, kernel by kernel, or it stands in it at one place
+/// and no other, or both begin and end alike and have one piece in which they differ. Of what differs, which is so for
+/// example where a record was lost, a twentieth of either at most. A kernel that could lie beside two, of different
+/// intervals (`at`), has none, and counts as differing.
+pub(crate) fn align(known: &[ComparedKernel], at: &[usize], ran: &[ComparedKernel]) -> Option<Alignment> {
     let beside = |first: usize| Alignment { of: (first..first + ran.len()).map(Some).collect(), is_whole: true };
     if known == ran {
         return (ran.len() >= FEWEST).then(|| beside(0));
@@ -50,7 +50,7 @@ pub(crate) fn align(known: &[What], at: &[usize], ran: &[What]) -> Option<Alignm
 
 /// Where `part`, of one kernel or more, stands in `whole`, first to last. The time grows with the length of both, also where
 /// kernels repeat themselves (Knuth, Morris and Pratt).
-fn places(whole: &[What], part: &[What]) -> impl Iterator<Item = usize> {
+fn places(whole: &[ComparedKernel], part: &[ComparedKernel]) -> impl Iterator<Item = usize> {
     // For each beginning of `part` the length of the longest shorter one that it ends with.
     let mut shorter = vec![0; part.len()];
     for end in 1..part.len() {
@@ -64,14 +64,14 @@ fn places(whole: &[What], part: &[What]) -> impl Iterator<Item = usize> {
 }
 
 /// How much of the beginning of `part` is there once `next` has come, behind `same` kernels of it.
-fn extended(part: &[What], shorter: &[usize], mut same: usize, next: What) -> usize {
+fn extended(part: &[ComparedKernel], shorter: &[usize], mut same: usize, next: ComparedKernel) -> usize {
     while same > 0 && part.get(same) != Some(&next) {
         same = shorter[same - 1];
     }
     if part.get(same) == Some(&next) { same + 1 } else { 0 }
 }
 
-fn but_for_one_piece(known: &[What], at: &[usize], ran: &[What]) -> Option<Alignment> {
+fn but_for_one_piece(known: &[ComparedKernel], at: &[usize], ran: &[ComparedKernel]) -> Option<Alignment> {
     let begin = known.iter().zip(ran).take_while(|(known, ran)| known == ran).count();
     let end = known.iter().rev().zip(ran.iter().rev()).take_while(|(known, ran)| known == ran).count();
     let is_enough = |part: usize, whole: usize| whole.saturating_sub(part) * ONE_WITHOUT_IN <= whole;
@@ -95,17 +95,18 @@ mod tests {
     use super::*;
 
     /// Kernels by the number of their name.
-    fn kernels(names: impl IntoIterator<Item = u32>) -> Vec<What> {
-        let what = |name| What { name, grid: Some([1, 1, 1]), block: None, begins_stream: false };
+    fn kernels(names: impl IntoIterator<Item = u32>) -> Vec<ComparedKernel> {
+        let what = |name| ComparedKernel { name, grid: Some([1, 1, 1]), block: None, begins_stream: false };
         names.into_iter().map(what).collect()
     }
 
-    /// A model of so many equal layers of eight kernels each between what stands before and after them, an interval a kernel.
-    fn model(layers: u32) -> Vec<What> {
+    /// A model of so many equal layers of eight kernels each between what stands before and after them, an interval a
+    /// kernel.
+    fn model(layers: u32) -> Vec<ComparedKernel> {
         kernels([100, 101].into_iter().chain((0..layers).flat_map(|_| 0..8)).chain([102]))
     }
 
-    fn aligned(known: &[What], ran: &[What]) -> Option<Alignment> {
+    fn aligned(known: &[ComparedKernel], ran: &[ComparedKernel]) -> Option<Alignment> {
         align(known, &(0..known.len()).collect::<Vec<_>>(), ran)
     }
 

@@ -33,7 +33,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(16);
 
 /// A delivery that was asked for and is not complete.
 #[derive(Debug, Clone, Copy)]
-struct Awaited {
+struct AwaitedDelivery {
     ticket: u64,
     /// What was launched before this is to be in it.
     asked: HostNs,
@@ -42,20 +42,20 @@ struct Awaited {
     pause: Duration,
 }
 
-impl Awaited {
+impl AwaitedDelivery {
     fn new(ticket: u64, asked: HostNs) -> Self {
         let now = Instant::now();
         Self { ticket, asked, since: now, next: now, pause: BUSY }
     }
 
     /// Whether there is no need, or no point any more, to wait for further records.
-    fn is_over(&self, undelivered: Undelivered, patience: Duration) -> Option<Over> {
+    fn is_over(&self, undelivered: Undelivered, patience: Duration) -> Option<WaitEnd> {
         let waited = self.since.elapsed();
         match undelivered {
-            Undelivered::Nothing => Some(Over::Complete),
-            Undelivered::Since(at) if at > self.asked => Some(Over::Complete),
-            Undelivered::Since(_) => (waited >= patience).then_some(Over::GivenUp),
-            Undelivered::Unknown => (waited >= patience.min(PATIENCE_UNKNOWN)).then_some(Over::GivenUp),
+            Undelivered::Nothing => Some(WaitEnd::Complete),
+            Undelivered::Since(at) if at > self.asked => Some(WaitEnd::Complete),
+            Undelivered::Since(_) => (waited >= patience).then_some(WaitEnd::GivenUp),
+            Undelivered::Unknown => (waited >= patience.min(PATIENCE_UNKNOWN)).then_some(WaitEnd::GivenUp),
         }
     }
 
@@ -67,7 +67,7 @@ impl Awaited {
 
 /// How waiting for records ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum WaitEnd {
     /// All records of what was launched before they were asked for have come.
     Complete,
     /// Some may be missing.
@@ -97,7 +97,7 @@ impl KernelThread {
         super::prepare_background_thread(&self.shared.diagnostics);
         let meter = self.background.meter();
         let (mut on, mut recording) = (false, false);
-        let mut awaited: Option<Awaited> = None;
+        let mut awaited: Option<AwaitedDelivery> = None;
         let mut fetched = Instant::now();
         if self.call(|activity, _| activity.prepare()).is_some() {
             let describe = std::mem::replace(&mut self.describe, Box::new(|_| {}));
@@ -110,7 +110,7 @@ impl KernelThread {
             let busy = window.is_active() || awaited.is_some();
             match self.asks.recv_timeout(if busy { BUSY } else { IDLE }) {
                 // Whoever asks again has no need of the answer before.
-                Ok(Ask::Collect(ticket)) => awaited = Some(Awaited::new(ticket, self.host.now())),
+                Ok(Ask::Collect(ticket)) => awaited = Some(AwaitedDelivery::new(ticket, self.host.now())),
                 Ok(Ask::Pause) => {
                     if recording && shared.control.pause_recorder() {
                         self.call(|activity, _| activity.disable());
@@ -192,15 +192,15 @@ impl KernelThread {
 
     /// Hands on what the recorder has. Returns whether that answers what was asked: everything has come, or nothing
     /// more is waited for.
-    fn answer(&mut self, awaited: &Awaited, patience: Duration) -> bool {
+    fn answer(&mut self, awaited: &AwaitedDelivery, patience: Duration) -> bool {
         let Some(sink) = self.collect(false) else {
             self.deliver(awaited.ticket, true);
             return true;
         };
         let over = awaited.is_over(sink.undelivered, patience);
-        let ticket = if over == Some(Over::Complete) { awaited.ticket } else { 0 };
+        let ticket = if over == Some(WaitEnd::Complete) { awaited.ticket } else { 0 };
         let _ = self.deliveries.send(Delivery { ticket, sink });
-        if over == Some(Over::GivenUp) {
+        if over == Some(WaitEnd::GivenUp) {
             self.deliver(awaited.ticket, true);
         }
         over.is_some()
@@ -208,7 +208,7 @@ impl KernelThread {
 
     /// Recording is off: hands on what is still to come, and has the recorder give back its memory.
     fn deliver_last(&mut self, ticket: u64) {
-        let mut awaited = Awaited::new(0, self.host.now());
+        let mut awaited = AwaitedDelivery::new(0, self.host.now());
         while !self.answer(&awaited, PATIENCE_AT_END) {
             std::thread::sleep(awaited.pause);
             awaited.later();

@@ -2,10 +2,10 @@
 //! nearly all others.
 //!
 //! What a graph *should* run is not known: CUPTI tells of more nodes than run, and not which of them are conditional. A
-//! graph may have parts that run on a condition: then the same nodes are left out again and again, while a loss leaves out
-//! others each time. So a replay is taken for one that lacks something while what it ran is rare, and once the same nodes
-//! alone have run too often for that, what was counted of them is taken back. Losses of a small graph, so many that each of its
-//! nodes was lost as often, cannot be told from conditions.
+//! graph may have parts that run on a condition: then the same nodes are left out again and again, while a loss leaves
+//! out others each time. So a replay is taken for one that lacks something while what it ran is rare, and once the same
+//! nodes alone have run too often for that, what was counted of them is taken back. Losses of a small graph, so many
+//! that each of its nodes was lost as often, cannot be told from conditions.
 
 use rustc_hash::FxHashMap;
 
@@ -27,14 +27,14 @@ const MOST_GRAPHS: usize = 4096;
 
 /// What a replay ran, as far as it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Ran {
+pub(crate) struct ReplayRecords {
     /// Kernels, copies and memsets.
     records: u32,
     /// Which of the graph's nodes they are, as a sum over these: without an order.
     nodes: u64,
 }
 
-impl Ran {
+impl ReplayRecords {
     /// Adds one, of this node if that is known.
     pub(crate) fn add(&mut self, node: Option<u64>) {
         self.records += 1;
@@ -52,7 +52,7 @@ const fn mixed(node: u64) -> u64 {
 
 /// What is missing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingRecords {
     /// Records that this replay has fewer than nearly all before it; 0 if nothing is missing, as far as that can be told.
     pub(crate) here: u32,
     /// What was told of replays before, by their intervals, and is no loss by this one.
@@ -62,7 +62,7 @@ pub(crate) struct Missing {
 /// A way in which replays of a graph ran.
 #[derive(Debug)]
 struct Way {
-    ran: Ran,
+    ran: ReplayRecords,
     /// How many did.
     replays: u32,
     /// What was told to be missing of these, by their intervals.
@@ -84,7 +84,7 @@ pub(crate) struct ReplaySizes {
 
 impl ReplaySizes {
     /// Notes a replay, launched by the interval `seq`, that ran this, and of which no record is known to be lost.
-    pub(crate) fn missing(&mut self, graph: u32, ran: Ran, seq: u64) -> Missing {
+    pub(crate) fn missing(&mut self, graph: u32, ran: ReplayRecords, seq: u64) -> MissingRecords {
         if self.graphs.len() >= MOST_GRAPHS && !self.graphs.contains_key(&graph) {
             self.graphs.clear();
         }
@@ -96,12 +96,12 @@ impl ReplaySizes {
         let way = sizes.way(ran);
         way.replays = way.replays.saturating_add(1);
         if way.replays > rare {
-            return Missing { here: 0, not_there: std::mem::take(&mut way.told) };
+            return MissingRecords { here: 0, not_there: std::mem::take(&mut way.told) };
         }
         if here > 0 {
             way.told.push((seq, here));
         }
-        Missing { here, not_there: Vec::new() }
+        MissingRecords { here, not_there: Vec::new() }
     }
 }
 
@@ -125,7 +125,7 @@ impl Sizes {
     }
 
     /// The way in which a replay ran this.
-    fn way(&mut self, ran: Ran) -> &mut Way {
+    fn way(&mut self, ran: ReplayRecords) -> &mut Way {
         let at = match self.ways.iter().position(|way| way.ran == ran) {
             Some(at) => at,
             None => {
@@ -146,22 +146,22 @@ mod tests {
     use super::*;
 
     /// A replay of a graph of so many nodes, without these.
-    fn without(nodes: u64, left_out: &[u64]) -> Ran {
-        let mut ran = Ran::default();
+    fn without(nodes: u64, left_out: &[u64]) -> ReplayRecords {
+        let mut ran = ReplayRecords::default();
         (0..nodes).filter(|node| !left_out.contains(node)).for_each(|node| ran.add(Some(node)));
         ran
     }
 
     /// The first so many nodes.
-    fn first(nodes: u64) -> Ran {
+    fn first(nodes: u64) -> ReplayRecords {
         without(nodes, &[])
     }
 
     /// What is missing in each of these replays of one graph, and what in all, without what was taken back.
-    fn missing(ran: impl IntoIterator<Item = Ran>) -> (Vec<u32>, u32) {
+    fn missing(ran: impl IntoIterator<Item = ReplayRecords>) -> (Vec<u32>, u32) {
         let (mut sizes, mut told, mut all) = (ReplaySizes::default(), Vec::new(), 0);
         for (seq, ran) in (0..).zip(ran) {
-            let Missing { here, not_there } = sizes.missing(3, ran, seq);
+            let MissingRecords { here, not_there } = sizes.missing(3, ran, seq);
             told.push(here);
             all += here;
             for (seq, records) in not_there {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(missing([732, 732, 732, 700, 732, 732, 732, 732].map(first)), (vec![0; 8], 0));
         assert_eq!(missing([vec![first(732); 10], vec![first(733)]].concat()), (vec![0; 11], 0));
         let mut sizes = ReplaySizes::default();
-        (0..10).for_each(|seq| assert_eq!(sizes.missing(1, first(50), seq), Missing::default()));
+        (0..10).for_each(|seq| assert_eq!(sizes.missing(1, first(50), seq), MissingRecords::default()));
         assert_eq!(sizes.missing(2, first(40), 10).here, 0, "another graph is another one");
         assert_eq!(sizes.missing(1, first(40), 11).here, 10);
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn where_nodes_are_not_known_their_number_says_what_comes_again() {
         let ran = |records: u32| {
-            let mut ran = Ran::default();
+            let mut ran = ReplayRecords::default();
             (0..records).for_each(|_| ran.add(None));
             ran
         };

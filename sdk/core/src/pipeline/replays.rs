@@ -97,8 +97,8 @@ pub(crate) struct GraphNodes {
 }
 
 impl GraphNodes {
-    /// Takes in a node. `seq` is that of the interval that made it. A copy comes twice: as a node that is made, and as the copy
-    /// of another one.
+    /// Takes in a node. `seq` is that of the interval that made it. A copy comes twice: as a node that is made, and as
+    /// the copy of another one.
     pub(crate) fn add(&mut self, node: GraphNode, seq: Option<u64>) {
         self.in_vain = 0;
         if node.original.is_some()
@@ -237,7 +237,7 @@ pub(crate) struct Replay {
 
 /// Where an interval of a form stands in a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stands {
+pub(crate) enum PlaceInReplay {
     /// Nowhere: it launched nothing.
     Nowhere,
     /// It is one that was entered around the graph's launch, by its index in the batch.
@@ -246,7 +246,7 @@ pub(crate) enum Stands {
     Replayed(usize),
 }
 
-impl Stands {
+impl PlaceInReplay {
     /// The interval: one of the replay's rows, or of the batch; the launcher for one that stands nowhere.
     pub(crate) fn span<'s>(self, rows: &'s [SpanRecord], spans: &'s [SpanRecord], launcher: usize) -> &'s SpanRecord {
         let own = match self {
@@ -260,8 +260,8 @@ impl Stands {
 
 impl Replay {
     /// Where what is around an interval of the form stands; nowhere if it was captured elsewhere.
-    pub(crate) fn around(&self, at: usize, stands: &[Stands]) -> Stands {
-        self.form.parents[at].map_or(Stands::Nowhere, |parent| stands[parent])
+    pub(crate) fn around(&self, at: usize, stands: &[PlaceInReplay]) -> PlaceInReplay {
+        self.form.parents[at].map_or(PlaceInReplay::Nowhere, |parent| stands[parent])
     }
 
     /// Where each interval of the form stands, if the graph was launched by span `launcher` of the batch, and how many get
@@ -271,7 +271,7 @@ impl Replay {
         spans: &[SpanRecord],
         at: &FxHashMap<u64, usize>,
         launcher: usize,
-    ) -> (Vec<Stands>, usize) {
+    ) -> (Vec<PlaceInReplay>, usize) {
         let mut around = vec![launcher];
         let mut next = spans[launcher].parent_seq;
         while let Some(&i) = next.and_then(|seq| at.get(&seq)) {
@@ -290,12 +290,12 @@ impl Replay {
             let itself = at.get(&span.seq).filter(|i| spans[**i].step == spans[launcher].step);
             let entered = || around.iter().find(|i| spans[**i].path.id == span.path.id);
             if !runs {
-                Stands::Nowhere
+                PlaceInReplay::Nowhere
             } else if let Some(i) = itself.or_else(entered) {
-                Stands::Entered(*i)
+                PlaceInReplay::Entered(*i)
             } else {
                 rows += 1;
-                Stands::Replayed(rows - 1)
+                PlaceInReplay::Replayed(rows - 1)
             }
         });
         (stands.collect(), rows)
@@ -343,13 +343,14 @@ impl Replay {
 /// launcher states.
 pub(crate) fn rows(
     replay: &Replay,
-    stands: &[Stands],
+    stands: &[PlaceInReplay],
     spans: &mut [SpanRecord],
     launcher: usize,
     mut seq: impl FnMut() -> (u64, SpanId),
 ) -> Vec<SpanRecord> {
     let graph = replay.graph();
-    let replayed = || replay.form.spans.iter().zip(stands).filter(|(_, stands)| matches!(stands, Stands::Replayed(_)));
+    let replayed =
+        || replay.form.spans.iter().zip(stands).filter(|(_, stands)| matches!(stands, PlaceInReplay::Replayed(_)));
     let scale = |whole: Option<u64>, part: fn(&SpanRecord) -> Option<u64>| {
         let parts: f64 = replayed().filter_map(|(span, _)| part(span)).map(|part| part as f64).sum();
         whole.map(|whole| whole as f64).filter(|whole| parts > *whole).map_or(1.0, |whole| whole / parts)
@@ -359,7 +360,7 @@ pub(crate) fn rows(
     let scaled = |part: Option<u64>, scale: f64| part.map(|part| (part as f64 * scale) as u64);
     let mut out: Vec<SpanRecord> = Vec::new();
     for (i, captured) in replay.form.spans.iter().enumerate() {
-        let Stands::Replayed(_) = stands[i] else { continue };
+        let PlaceInReplay::Replayed(_) = stands[i] else { continue };
         let parent = replay.around(i, stands).span(&out, spans, launcher);
         let (parent_seq, depth) = (parent.seq, parent.depth.saturating_add(1));
         let (of, (seq, span_id)) = (&spans[launcher], seq());

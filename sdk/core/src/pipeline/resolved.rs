@@ -8,7 +8,7 @@ use crate::record::Batch;
 #[derive(Default)]
 pub(crate) struct Resolved {
     pub(crate) batch: Batch,
-    pub(super) marked: Vec<Marked>,
+    pub(super) marked: Vec<MarkedSpan>,
     /// The steps of windows among them, except those inside other such steps.
     pub(super) window_steps: Vec<WindowStep>,
     /// Steps marked in full although they are cold.
@@ -22,7 +22,7 @@ pub(crate) struct Resolved {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Marked {
+pub(super) struct MarkedSpan {
     /// Index of the span in the batch.
     pub(super) span: u32,
     pub(super) thread: u32,
@@ -68,7 +68,7 @@ impl Resolved {
             self.window_steps.push(WindowStep { number: item.step, extent });
         }
         if item.marks != [0; 2] {
-            self.marked.push(Marked { span, thread, marks: item.marks });
+            self.marked.push(MarkedSpan { span, thread, marks: item.marks });
         }
         if item.flags & flag::KERNELS != 0 {
             self.in_window.push(span);

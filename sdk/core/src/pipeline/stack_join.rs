@@ -5,7 +5,7 @@
 //! come. No I/O and no clocks here.
 
 use super::thread_places::{Interval, ThreadPlaces};
-use super::thread_time::{Does, ThreadTime};
+use super::thread_time::{SwitchedTo, ThreadTime};
 use crate::HostNs;
 use crate::record::{Batch, PathInfo, SpanRecord, StackRecord, StackSampleRecord, ThreadInfo};
 use crate::run::StackAccount;
@@ -51,7 +51,7 @@ pub(crate) struct Stacks {
 
 /// Where a sample belongs.
 #[derive(Default)]
-struct Belongs {
+struct SamplePlace {
     step: Option<u64>,
     phase: Option<Phase>,
     seq: Option<u64>,
@@ -242,28 +242,28 @@ impl Stacks {
         row
     }
 
-    fn belongs(&self, at: HostNs, sample: &RawStackSample) -> Belongs {
+    fn belongs(&self, at: HostNs, sample: &RawStackSample) -> SamplePlace {
         if let Some(own) = self.places.get(&sample.tid).and_then(|places| places.innermost(at)) {
-            return Belongs::to(own, false);
+            return SamplePlace::to(own, false);
         }
         // A pool's thread that is off its CPU computes for nobody.
         if sample.state != ThreadState::Running || !self.pool_threads.contains(&sample.tid) {
-            return Belongs::default();
+            return SamplePlace::default();
         }
         let open: Vec<(u64, &Interval)> =
             self.places.iter().filter_map(|(tid, places)| Some((*tid, places.innermost(at)?))).collect();
-        let waits = |tid: &u64| self.threads.get(tid).and_then(|thread| thread.does_at(at)) == Some(Does::Waits);
+        let waits = |tid: &u64| self.threads.get(tid).and_then(|thread| thread.does_at(at)) == Some(SwitchedTo::Waits);
         let mut waiting = open.iter().filter(|(tid, _)| waits(tid));
         match (&open[..], waiting.next(), waiting.next()) {
-            ([], ..) => Belongs::default(),
-            ([(_, only)], ..) | (_, Some((_, only)), None) => Belongs::to(only, true),
+            ([], ..) => SamplePlace::default(),
+            ([(_, only)], ..) | (_, Some((_, only)), None) => SamplePlace::to(only, true),
             ([(_, first), rest @ ..], ..) => {
                 let shared = rest.iter().all(|(_, other)| other.step == first.step);
-                Belongs {
+                SamplePlace {
                     step: first.step.filter(|_| shared),
                     phase: first.phase.filter(|_| shared),
                     pool: true,
-                    ..Belongs::default()
+                    ..SamplePlace::default()
                 }
             }
         }
@@ -289,7 +289,7 @@ impl Stacks {
     }
 }
 
-impl Belongs {
+impl SamplePlace {
     fn to(interval: &Interval, pool: bool) -> Self {
         Self {
             step: interval.step,

@@ -17,7 +17,7 @@ const MOST_GAPS: usize = 64;
 
 /// Time of a stretch, by what the thread did in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct SpentTime {
     pub(crate) cpu_ns: u64,
     pub(crate) preempted_ns: u64,
     pub(crate) blocked_ns: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Spent {
 
 /// What the thread does from a switch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum SwitchedTo {
     Runs,
     Waits,
     IsPreempted,
@@ -35,8 +35,8 @@ pub(crate) enum Does {
 #[derive(Debug, Clone, Copy)]
 struct Switch {
     at: HostNs,
-    before: Spent,
-    does: Does,
+    before: SpentTime,
+    does: SwitchedTo,
 }
 
 /// One thread's switches and page faults.
@@ -46,7 +46,7 @@ pub(crate) struct ThreadTime {
     /// Since when it is followed.
     since: HostNs,
     /// What it did then; not known before its first switch, and where no switches are reported.
-    first: Option<Does>,
+    first: Option<SwitchedTo>,
     reports_switches: bool,
     reports_faults: bool,
     switches: VecDeque<Switch>,
@@ -76,7 +76,7 @@ impl ThreadTime {
         Self {
             name,
             since,
-            first: running.map(|runs| if runs { Does::Runs } else { Does::Waits }),
+            first: running.map(|runs| if runs { SwitchedTo::Runs } else { SwitchedTo::Waits }),
             reports_switches,
             reports_faults,
             switches: VecDeque::new(),
@@ -92,9 +92,9 @@ impl ThreadTime {
     /// Takes an event; they come in order of time.
     pub(crate) fn take(&mut self, at: HostNs, change: &ThreadChange) {
         match change {
-            ThreadChange::On => self.switch(at, Does::Runs),
-            ThreadChange::Off { preempted: true } => self.switch(at, Does::IsPreempted),
-            ThreadChange::Off { preempted: false } => self.switch(at, Does::Waits),
+            ThreadChange::On => self.switch(at, SwitchedTo::Runs),
+            ThreadChange::Off { preempted: true } => self.switch(at, SwitchedTo::IsPreempted),
+            ThreadChange::Off { preempted: false } => self.switch(at, SwitchedTo::Waits),
             ThreadChange::PageFaults(pages) => {
                 self.faulted(at, u64::from(*pages));
             }
@@ -123,12 +123,12 @@ impl ThreadTime {
         }
     }
 
-    fn switch(&mut self, at: HostNs, does: Does) {
-        let runs = does == Does::Runs;
+    fn switch(&mut self, at: HostNs, does: SwitchedTo) {
+        let runs = does == SwitchedTo::Runs;
         let last = self.switches.back().copied();
         let before = match last {
             Some(last) => {
-                if (last.does == Does::Runs) == runs {
+                if (last.does == SwitchedTo::Runs) == runs {
                     // A switch between these two was lost.
                     self.gap(last.at, at);
                 }
@@ -136,11 +136,11 @@ impl ThreadTime {
             }
             // It did the opposite of what it does now.
             None => {
-                let first = *self.first.get_or_insert(if runs { Does::Waits } else { Does::Runs });
-                if (first == Does::Runs) == runs {
+                let first = *self.first.get_or_insert(if runs { SwitchedTo::Waits } else { SwitchedTo::Runs });
+                if (first == SwitchedTo::Runs) == runs {
                     self.gap(self.since, at);
                 }
-                spent_until(&Switch { at: self.since, before: Spent::default(), does: first }, at)
+                spent_until(&Switch { at: self.since, before: SpentTime::default(), does: first }, at)
             }
         };
         self.switches.push_back(Switch { at, before, does });
@@ -157,7 +157,7 @@ impl ThreadTime {
         // Who enters intervals runs then; if the thread does not, its next switch shows it, and is a gap.
         if let Some(last) = self.switches.back().copied() {
             let before = spent_until(&last, at);
-            self.switches.push_back(Switch { at, before, does: Does::Runs });
+            self.switches.push_back(Switch { at, before, does: SwitchedTo::Runs });
         }
     }
 
@@ -199,12 +199,12 @@ impl ThreadTime {
     ///
     /// The thread enters and leaves intervals itself, so it runs at both times: of a thread without a switch since it is
     /// followed, that is known too.
-    pub(crate) fn between(&self, start: HostNs, end: HostNs) -> Option<Spent> {
+    pub(crate) fn between(&self, start: HostNs, end: HostNs) -> Option<SpentTime> {
         if !self.reports_switches || !self.is_followed(start, end) {
             return None;
         }
         let (from, to) = (self.spent_at(start), self.spent_at(end));
-        Some(Spent {
+        Some(SpentTime {
             cpu_ns: to.cpu_ns.saturating_sub(from.cpu_ns),
             preempted_ns: to.preempted_ns.saturating_sub(from.preempted_ns),
             blocked_ns: to.blocked_ns.saturating_sub(from.blocked_ns),
@@ -227,8 +227,8 @@ impl ThreadTime {
         Some(until(end).saturating_sub(until(start)))
     }
 
-    /// How much of the time between two has passed at `time`: of the thread's time on a CPU where that is known, because it faults
-    /// nowhere else.
+    /// How much of the time between two has passed at `time`: of the thread's time on a CPU where that is known,
+    /// because it faults nowhere else.
     fn part(&self, from: HostNs, time: HostNs, to: HostNs) -> f64 {
         if time <= from {
             return 0.0;
@@ -250,7 +250,7 @@ impl ThreadTime {
     }
 
     /// What the thread did at a time; `None` where that is not known.
-    pub(crate) fn does_at(&self, time: HostNs) -> Option<Does> {
+    pub(crate) fn does_at(&self, time: HostNs) -> Option<SwitchedTo> {
         if !self.reports_switches || !self.is_followed(time, time) {
             return None;
         }
@@ -258,9 +258,10 @@ impl ThreadTime {
         after.checked_sub(1).and_then(|last| self.switches.get(last)).map_or(self.first, |switch| Some(switch.does))
     }
 
-    fn spent_at(&self, time: HostNs) -> Spent {
+    fn spent_at(&self, time: HostNs) -> SpentTime {
         let after = self.switches.partition_point(|switch| switch.at <= time);
-        let first = Switch { at: self.since, before: Spent::default(), does: self.first.unwrap_or(Does::Runs) };
+        let first =
+            Switch { at: self.since, before: SpentTime::default(), does: self.first.unwrap_or(SwitchedTo::Runs) };
         match after.checked_sub(1).and_then(|last| self.switches.get(last)) {
             Some(last) => spent_until(last, time),
             None => spent_until(&first, time),
@@ -268,13 +269,13 @@ impl ThreadTime {
     }
 }
 
-fn spent_until(switch: &Switch, time: HostNs) -> Spent {
+fn spent_until(switch: &Switch, time: HostNs) -> SpentTime {
     let mut spent = switch.before;
     let ns = time.since(switch.at);
     match switch.does {
-        Does::Runs => spent.cpu_ns += ns,
-        Does::Waits => spent.blocked_ns += ns,
-        Does::IsPreempted => spent.preempted_ns += ns,
+        SwitchedTo::Runs => spent.cpu_ns += ns,
+        SwitchedTo::Waits => spent.blocked_ns += ns,
+        SwitchedTo::IsPreempted => spent.preempted_ns += ns,
     }
     spent
 }
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(spent(&thread, 220, 310), Some([50, 10, 30]));
         assert_eq!(spent(&thread, 150, 180), Some([30, 0, 0]), "what it did before its first switch is known then");
         assert_eq!(spent(&thread, 50, 180), None, "it was not followed");
-        assert_eq!(thread.does_at(HostNs(210)), Some(Does::Waits));
+        assert_eq!(thread.does_at(HostNs(210)), Some(SwitchedTo::Waits));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::clock::deadline;
 use crate::diagnostics::panic_message;
 use crate::handle::Handle;
 use crate::pipeline::drain::{Command, DrainReport};
-use crate::pipeline::fanout::{Closed, close_all, finish_all};
+use crate::pipeline::fanout::{ClosedExporters, close_all, finish_all};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::run::{Code, ExporterReport, Finding, Place, RunManifest, Verdict};
 use crate::session::SessionBuilder;
@@ -165,7 +165,7 @@ impl Session {
         report.captures
     }
 
-    fn final_manifest(&self, report: &DrainReport, closed: &Closed) -> RunManifest {
+    fn final_manifest(&self, report: &DrainReport, closed: &ClosedExporters) -> RunManifest {
         let inner = &self.handle.0;
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();

@@ -20,7 +20,7 @@ use crate::pipeline::{BackgroundCpu, collect, threads};
 use crate::probe::Probe;
 use crate::process_facts::process_facts;
 use crate::record::SampleRecord;
-use crate::run::{SCHEMA_VERSION, option_key};
+use crate::run::{SCHEMA_VERSION, env_key, option_key};
 use crate::shared::{Hooks, RawRequest, Rings, Shared};
 use crate::stacks::StackSource;
 use crate::stats::SessionStats;
@@ -63,7 +63,7 @@ impl SessionBuilder {
         let failures = collect::Failures::default();
         // All threads are started before the drain gets its exporters: if the session cannot start, its exporters
         // remove what they made, and do not close it as a run.
-        let spawning = Spawning { shared: &shared, background: &background, manifest: &manifest, mapper: &mapper };
+        let spawning = ThreadNeeds { shared: &shared, background: &background, manifest: &manifest, mapper: &mapper };
         let (clock, _) = self.gpu.unzip();
         let collecting = (self.collectors, samples, stopped, failures.clone());
         let (stop_stacks, stacks_stopped) = bounded::<()>(0);
@@ -188,8 +188,9 @@ impl SessionBuilder {
         m.schema_version = SCHEMA_VERSION;
         m.started_ns = HostNs::now().0;
         m.host = host_name();
-        if let Some(of) = super::distributed::from_environment() {
+        if let Some(of) = super::distributed::from_environment(&m.host) {
             m.world_size.get_or_insert(of.processes);
+            m.job = m.job.take().or(of.job);
             if !self.rank_given {
                 m.rank = of.rank;
             }
@@ -197,9 +198,10 @@ impl SessionBuilder {
         if m.run_id.is_empty() {
             m.run_id = format!("run-{}-{}", m.started_ns / 1_000_000, std::process::id());
         }
-        m.environment.entry("candlescope".into()).or_insert_with(|| env!("CARGO_PKG_VERSION").into());
-        m.environment.entry("os".into()).or_insert_with(|| std::env::consts::OS.into());
-        m.environment.entry("arch".into()).or_insert_with(|| std::env::consts::ARCH.into());
+        let mut fact = |key: &str, value: &str| _ = m.environment.entry(key.into()).or_insert_with(|| value.into());
+        fact(env_key::CANDLESCOPE.name(), env!("CARGO_PKG_VERSION"));
+        fact(env_key::OS.name(), std::env::consts::OS);
+        fact(env_key::ARCH.name(), std::env::consts::ARCH);
         add_environment(m, process_facts());
         for collector in &mut self.collectors {
             add_environment(m, collector.describe());
@@ -258,7 +260,7 @@ fn set_costs(shared: &Shared, mapper: &TickMapper, per_interval_ns: f64) {
 }
 
 /// What the session's threads need to start.
-struct Spawning<'a> {
+struct ThreadNeeds<'a> {
     shared: &'a Arc<Shared>,
     background: &'a Arc<BackgroundCpu>,
     manifest: &'a Arc<LiveManifest>,
@@ -284,7 +286,7 @@ struct Threads {
     collect: Option<JoinHandle<()>>,
 }
 
-impl Spawning<'_> {
+impl ThreadNeeds<'_> {
     fn spawn(
         &self,
         activity: Option<Box<dyn Activity>>,

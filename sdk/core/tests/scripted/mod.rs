@@ -155,6 +155,27 @@ impl Device {
         }
     }
 
+    /// Work of `ns` nanoseconds that begins on the device at `start`, whatever it does else, launched by a call that
+    /// takes from `call.0` to `call.1`. `change` makes its record, which is that of a kernel, one of something else.
+    pub fn runs_at(
+        &self,
+        name: &'static str,
+        call: (HostNs, HostNs),
+        (start, ns): (HostNs, i64),
+        change: impl FnOnce(&mut RawKernel),
+    ) {
+        let mut s = self.state.lock().unwrap();
+        s.end = s.end.max(start.0 - self.origin + ns);
+        s.correlation += 1;
+        if s.on {
+            let span = OPEN.with(|open| open.borrow().last().copied());
+            let launch_dur_ns = Some((call.1.0 - call.0.0) as u64);
+            let mut kernel = RawKernel { launch_dur_ns, ..raw(name, span, call.0, start, ns, s.correlation) };
+            change(&mut kernel);
+            s.kernels.push(kernel);
+        }
+    }
+
     /// Launches go into a graph from now on.
     pub fn begin_capture(&self) {
         self.state.lock().unwrap().capturing = Some(Vec::new());

@@ -76,7 +76,7 @@ pub(super) struct Candidate {
 }
 
 /// What a run is compared by: the operations of its two steps, and its figures with their weights.
-pub(super) struct Observed {
+pub(super) struct ObservedRun {
     /// Number of its case, which repetitions share.
     pub(super) case: usize,
     prefill: Vec<Operation>,
@@ -87,7 +87,7 @@ pub(super) struct Observed {
     pub(super) figures: Vec<(Figure, f64, f64)>,
 }
 
-impl Observed {
+impl ObservedRun {
     pub(super) fn of(run: &CalibrationRun, device: &Device, case: usize) -> Self {
         let (prefill, decode) = operations(&run.shape, device, &run.scenario);
         Self {
@@ -152,7 +152,7 @@ pub(super) struct Fit {
 /// Some runs, of which each can count several times, with the parameters that are fitted to them.
 struct FitSample<'a> {
     fit: &'a Fit,
-    runs: &'a [&'a Observed],
+    runs: &'a [&'a ObservedRun],
 }
 
 impl Residuals for FitSample<'_> {
@@ -186,7 +186,7 @@ fn tamed(residual: f64) -> f64 {
 
 impl Fit {
     /// The form for a device, as far as these runs know of it: rates of what none of them multiplied are not fitted.
-    pub(super) fn new(form: Form, runs: &[&Observed], device: &Device) -> Self {
+    pub(super) fn new(form: Form, runs: &[&ObservedRun], device: &Device) -> Self {
         let mut base = Device {
             origin: Origin::Measured,
             sync: None,
@@ -226,7 +226,7 @@ impl Fit {
             }
         };
         all.extend(flops.into_iter().map(|(kind, reached)| (Parameter::Flops(kind), reached)));
-        let copied = |run: &&Observed| run.prefill.iter().chain(&run.decode).any(|o| o.panel_bytes > 0.0);
+        let copied = |run: &&ObservedRun| run.prefill.iter().chain(&run.decode).any(|o| o.panel_bytes > 0.0);
         if base.kind == DeviceKind::Cpu && runs.iter().any(copied) {
             all.push((Parameter::Panels, bandwidth));
         }
@@ -246,7 +246,7 @@ impl Fit {
                 (Parameter::Sync, 30_000.0),
             ]);
         }
-        let recorded = |run: &&Observed| run.figures.iter().any(|(figure, ..)| matches!(figure, Figure::Launch(_)));
+        let recorded = |run: &&ObservedRun| run.figures.iter().any(|(figure, ..)| matches!(figure, Figure::Launch(_)));
         if on_gpu && runs.iter().any(recorded) {
             all.push((Parameter::Recording, 1_500.0));
         }
@@ -335,7 +335,7 @@ impl Fit {
     }
 
     /// The values that fit these runs best, wherever they lie.
-    pub(super) fn search(&self, runs: &[&Observed]) -> Vec<f64> {
+    pub(super) fn search(&self, runs: &[&ObservedRun]) -> Vec<f64> {
         let wide = |parameter: &Parameter, start: f64| match parameter {
             Parameter::Bandwidth(Some(_)) => (start - 16f64.ln(), start + 8f64.ln()),
             Parameter::Bandwidth(None) | Parameter::Flops(_) => (start, start + 16f64.ln()),
@@ -347,12 +347,12 @@ impl Fit {
     }
 
     /// The same, from values near them.
-    pub(super) fn search_from(&self, runs: &[&Observed], values: &[f64]) -> Vec<f64> {
+    pub(super) fn search_from(&self, runs: &[&ObservedRun], values: &[f64]) -> Vec<f64> {
         search::from(&FitSample { fit: self, runs }, values.to_vec()).1
     }
 
     /// Σ weight · log²(predicted ÷ measured), and the number of figures that count.
-    pub(super) fn squares(&self, runs: &[&Observed], values: &[f64]) -> (f64, usize) {
+    pub(super) fn squares(&self, runs: &[&ObservedRun], values: &[f64]) -> (f64, usize) {
         let candidate = self.candidate(values);
         let (mut sum, mut n) = (0.0, 0);
         for run in runs {
@@ -365,7 +365,7 @@ impl Fit {
     }
 
     /// Which parameters the runs feel.
-    pub(super) fn felt(&self, runs: &[&Observed], values: &[f64]) -> Vec<bool> {
+    pub(super) fn felt(&self, runs: &[&ObservedRun], values: &[f64]) -> Vec<bool> {
         let all = |values: &[f64]| -> Vec<f64> {
             let candidate = self.candidate(values);
             runs.iter().flat_map(|run| run.predicted(&candidate)).collect()

@@ -1,7 +1,7 @@
 //! The account of errors: what was predicted from which runs, and how far repetitions differ from each other.
 
 use super::calibration_run::CalibrationRun;
-use super::fit::{Candidate, Observed};
+use super::fit::{Candidate, ObservedRun};
 use crate::roofline::latency_figures::Figure;
 use candlescope_figures::Distribution;
 use serde::Serialize;
@@ -116,7 +116,7 @@ pub(super) fn models(runs: &[CalibrationRun]) -> Vec<Vec<usize>> {
 /// The figures of a run as a device predicts them.
 pub(super) fn errors(
     run: &CalibrationRun,
-    observed: &Observed,
+    observed: &ObservedRun,
     candidate: &Candidate,
     left_out: LeftOut,
 ) -> Vec<HeldOut> {

@@ -27,7 +27,7 @@ pub use held_out::{ErrorSummary, HeldOut, LeftOut, RepeatSummary};
 
 use candlescope_figures::stats::{SplitMix, percentile};
 use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
-use fit::{Candidate, Fit, Observed, Parameter};
+use fit::{Candidate, Fit, ObservedRun, Parameter};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -102,10 +102,10 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
         return Err(CalibrationError::TooFew { cases: cases.len() });
     }
     let case = |at: usize| cases.iter().position(|case| case.contains(&at)).unwrap_or(at);
-    let observed: Vec<Observed> =
-        runs.iter().enumerate().map(|(at, run)| Observed::of(run, device, case(at))).collect();
+    let observed: Vec<ObservedRun> =
+        runs.iter().enumerate().map(|(at, run)| ObservedRun::of(run, device, case(at))).collect();
     // Repetitions side by side: their predictions are the same.
-    let all: Vec<&Observed> = cases.iter().flatten().map(|at| &observed[*at]).collect();
+    let all: Vec<&ObservedRun> = cases.iter().flatten().map(|at| &observed[*at]).collect();
     let (fit, best) = chosen(&all, device);
     let drawn = drawn(&fit, &best, &observed, &cases);
     let determined = fit.felt(&all, &best);
@@ -138,7 +138,7 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
 }
 
 /// The form that the runs carry, with its best values.
-fn chosen(runs: &[&Observed], device: &Device) -> (Fit, Vec<f64>) {
+fn chosen(runs: &[&ObservedRun], device: &Device) -> (Fit, Vec<f64>) {
     let cases = runs.iter().map(|run| run.case).collect::<BTreeSet<_>>().len();
     let coarse = fewest(Fit::new(Form::Roof, runs, device), runs);
     let (_, figures) = coarse.0.squares(runs, &coarse.1);
@@ -152,7 +152,7 @@ fn chosen(runs: &[&Observed], device: &Device) -> (Fit, Vec<f64>) {
 }
 
 /// A fit with its best values, without the shortest time of an operation unless these runs carry it.
-fn fewest(fit: Fit, runs: &[&Observed]) -> (Fit, Vec<f64>) {
+fn fewest(fit: Fit, runs: &[&ObservedRun]) -> (Fit, Vec<f64>) {
     let best = fit.search(runs);
     let Some(without) = fit.without_floor() else { return (fit, best) };
     let plain = without.search(runs);
@@ -164,16 +164,16 @@ fn fewest(fit: Fit, runs: &[&Observed]) -> (Fit, Vec<f64>) {
 }
 
 /// Schwarz's criterion: the less, the better the runs carry these parameters.
-fn criterion(fit: &Fit, best: &[f64], runs: &[&Observed]) -> f64 {
+fn criterion(fit: &Fit, best: &[f64], runs: &[&ObservedRun]) -> f64 {
     let (squares, n) = fit.squares(runs, best);
     let n = n as f64;
     n * (squares / n).max(1e-12).ln() + best.len() as f64 * n.ln()
 }
 
 /// Fits to cases drawn with repetition.
-fn drawn(fit: &Fit, best: &[f64], runs: &[Observed], cases: &[Vec<usize>]) -> Vec<Vec<f64>> {
+fn drawn(fit: &Fit, best: &[f64], runs: &[ObservedRun], cases: &[Vec<usize>]) -> Vec<Vec<f64>> {
     let mut random = SplitMix(SEED);
-    let mut draw = || -> Vec<&Observed> {
+    let mut draw = || -> Vec<&ObservedRun> {
         let chosen = (0..cases.len()).map(|_| &cases[random.below(cases.len() as u32) as usize]);
         chosen.flatten().map(|at| &runs[*at]).collect()
     };
@@ -186,7 +186,7 @@ fn account(
     best: &[f64],
     device: &Device,
     runs: &[CalibrationRun],
-    observed: &[Observed],
+    observed: &[ObservedRun],
     [cases, models]: [&[Vec<usize>]; 2],
 ) -> Vec<HeldOut> {
     let of = |at: usize, by: &Candidate, left_out| held_out::errors(&runs[at], &observed[at], by, left_out);
@@ -196,7 +196,7 @@ fn account(
     for (left_out, groups) in [(LeftOut::Case, cases), (LeftOut::Model, models)] {
         for group in groups {
             let others = cases.iter().flatten().filter(|at| !group.contains(at)).map(|at| &observed[*at]);
-            let others: Vec<&Observed> = others.collect();
+            let others: Vec<&ObservedRun> = others.collect();
             // Of a model nothing must be known that it alone told: not the form, nor where the search begins.
             let candidate = match left_out {
                 LeftOut::Model => {

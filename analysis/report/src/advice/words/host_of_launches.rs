@@ -38,7 +38,7 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     };
     (
         format!(
-            "the host works in {} of a step `{phase}`{} and waits for the device in {}: {}; most of it in `{}`",
+            "the host works in {} of a step `{phase}`{} and waits for the device in {}: {}{}",
             it.share("host_share"),
             match it.advice.figure("off_cpu") {
                 Some(_) => format!(", is off the CPU in {}", it.share("off_cpu")),
@@ -46,7 +46,7 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
             },
             it.share("waiting"),
             said.join(", "),
-            it.function()
+            it.function().map_or(String::new(), |function| format!("; most of it in `{function}`"))
         ),
         remedy.to_string(),
     )

@@ -3,8 +3,7 @@ use candlescope_document::text::code;
 
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, .. } = it;
-    let (share, place) = (it.share("share"), &it.at);
-    let function = it.function();
+    let share = it.share("share");
     let what = match it.advice.place.cause {
         Some("thread_count") => {
             "asking for the number of cores: RAYON_NUM_THREADS is not set, and candle asks at each product"
@@ -20,7 +19,7 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
         Some("copies") => "copying tensors to make them contiguous or to join them",
         _ => "functions that compute nothing",
     };
-    (format!("{share} of a step `{phase}` is {what}, most of it in `{function}` at `{place}`"), remedy(it))
+    (format!("{share} of a step `{phase}` is {what}, {}", it.most_of_it()), remedy(it))
 }
 
 fn remedy(it: &Sentence<'_>) -> String {

@@ -20,3 +20,49 @@ macro_rules! words {
 }
 
 candlescope_figures::each_advice!(words);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_figures::advice::{
+        Advice, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage,
+    };
+    use candlescope_work::estimate::Estimate;
+
+    /// What is said of a finding at a path of a step.
+    fn said(code: AdviceCode, function: Option<&str>) -> String {
+        let place = AdvicePlace::of("decode").path("decode/mlp");
+        let figures = ["share", "waits_ns", "threads", "paths", "one_row", "host_share", "waiting"];
+        let advice = Advice {
+            code,
+            severity: AdviceSeverity::of(0.1),
+            place: function.map_or(place.clone(), |function| place.function(function)),
+            evidence: figures
+                .into_iter()
+                .map(|name| AdviceFigure::derived(name, "ratio", if name == "one_row" { 0.0 } else { 0.1 }, 6))
+                .collect(),
+            query: String::new(),
+            coverage: Coverage { steps: 6, share_of_time: 1.0 },
+            gain: Estimate::default(),
+            confidence: Confidence { level: ConfidenceLevel::Low, reason: "made up" },
+            disturbed: false,
+            record: None,
+        };
+        let (message, remedy) = words(&Sentence::of(&advice));
+        format!("{message}. {remedy}")
+    }
+
+    #[test]
+    fn a_function_is_named_where_it_is_known_and_the_place_where_it_is_not() {
+        use AdviceCode::{Blocked, HotOverhead, PageFaults, SerialPart};
+        for code in [Blocked, HotOverhead, PageFaults, SerialPart] {
+            let known = said(code, Some("kept::wait"));
+            assert!(known.contains("most of it in `kept::wait` at `decode/mlp`"), "{known}");
+            let unknown = said(code, None);
+            assert!(unknown.contains("most of it at `decode/mlp`"), "{unknown}");
+        }
+        assert!(said(Blocked, None).contains("Find out what `decode/mlp` waits for"));
+        assert!(said(SerialPart, None).contains("Divide the work of `decode/mlp`"));
+        assert!(!said(AdviceCode::HostOfLaunches, None).contains("most of it"));
+    }
+}

@@ -1,13 +1,13 @@
 use crate::advice::sentence::Sentence;
 
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
-    let Sentence { phase, at, .. } = it;
-    let function = it.function();
+    let Sentence { phase, .. } = it;
     let faults = it.advice.figure("faults").map_or(String::new(), |n| format!(", with {n:.0} page faults"));
     (
         format!(
-            "a step `{phase}` spends {} in the system getting memory{faults}, most of it in `{function}` at `{at}`",
-            it.share("share")
+            "a step `{phase}` spends {} in the system getting memory{faults}, {}",
+            it.share("share"),
+            it.most_of_it()
         ),
         format!(
             "Reuse the tensors of `{phase}`, or let the allocator keep what is freed: mimalloc or jemalloc, or for glibc \

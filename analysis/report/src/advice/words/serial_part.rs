@@ -3,7 +3,8 @@ use crate::format::{percent, significant};
 
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, at, .. } = it;
-    let (share, threads, function) = (it.share("share"), significant(it.value("threads")), it.function());
+    let (share, threads) = (it.share("share"), significant(it.value("threads")));
+    let work = it.function().unwrap_or_else(|| at.clone());
     let more = it.value("paths") - 1.0;
     let others = if more > 0.0 { format!(" and in {} more", significant(more)) } else { String::new() };
     let one_row = it.value("one_row");
@@ -16,14 +17,14 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
         )
     } else {
         format!(
-            "Divide the work of `{function}` among the pool's threads (rayon's `par_chunks`), use an operation of candle's \
+            "Divide the work of `{work}` among the pool's threads (rayon's `par_chunks`), use an operation of candle's \
              that does (`candle_nn::ops::softmax_last_dim`, `rms_norm`, `rope`), or give it several sequences at once"
         )
     };
     (
         format!(
-            "{share} of a step `{phase}` is computed by one of {threads} threads while the others wait, most of it in \
-             `{function}` at `{at}`{others}"
+            "{share} of a step `{phase}` is computed by one of {threads} threads while the others wait, {}{others}",
+            it.most_of_it()
         ),
         remedy,
     )

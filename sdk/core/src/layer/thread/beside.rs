@@ -8,7 +8,8 @@ use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ThreadState {
-    /// A range begins here. It gets a number of this thread's, by which its row names the thread; the thread keeps nothing of it.
+    /// A range begins here. It gets a number of this thread's, by which its row names the thread; the thread keeps
+    /// nothing of it.
     #[inline]
     pub(crate) fn begin_beside(&mut self, shared: &Shared, meta: Meta) -> Option<OpenRange> {
         if meta.flags & meta_flag::IGNORED != 0 || !shared.control.records_above_steps() {

@@ -19,7 +19,9 @@ impl ThreadState {
         let frame = &mut own[0];
         let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
         if let Some(correlator) = &shared.correlator {
-            frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
+            // The window of the step around it may have passed long ago.
+            let is_own = self.is_own_step && frame.is_step();
+            frame.flags |= parent.filter(|_| !is_own).map_or(0, |p| p.flags & flag::KERNELS);
             if frame.flags & flag::KERNELS != 0 {
                 correlator.push(shared.span_id(frame.seq));
             } else if shared.follows_graphs

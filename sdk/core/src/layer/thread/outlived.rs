@@ -53,8 +53,8 @@ impl ThreadState {
         Some(at)
     }
 
-    /// Has the recorder of kernels hold the id of the interval at `at`, which ends, above those of the ones that go on: it takes away
-    /// the innermost one.
+    /// Has the recorder of kernels hold the id of the interval at `at`, which ends, above those of the ones that go on:
+    /// it takes away the innermost one.
     fn bring_id_to_top(&self, shared: &Shared, at: usize) {
         let Some(correlator) = &shared.correlator else { return };
         let held = |frame: &&Frame| {

@@ -152,7 +152,7 @@ impl ThreadState {
             let added = match arm.side {
                 Side::Host => keep_busy(arm, experiment, &shared.ticks, took, of.delayed()),
                 Side::Device => {
-                    let ns = if of.delayed() { arm.device_delay_ns() } else { 0 };
+                    let ns = if of.delayed() { experiment.granted(arm.device_delay_ns()) } else { 0 };
                     let waits = self.gpu.as_mut().is_some_and(|marker| marker.wait(ns).is_ok());
                     if waits { ns } else { 0 }
                 }
@@ -167,12 +167,13 @@ impl ThreadState {
 
 /// Adds time to an interval that took `took` ticks, if it is `delayed`. Returns how many ticks passed.
 fn keep_busy(arm: &Arm, experiment: &Experiment, ticks: &TickSource, took: u64, delayed: bool) -> u64 {
-    // No less than was asked for.
-    let wanted = (arm.delay.of(took as f64 * experiment.ns_per_tick) / experiment.ns_per_tick).ceil() as u64;
+    // No less than was asked for, unless the budget has less.
+    let asked = (arm.delay.of(took as f64 * experiment.ns_per_tick) / experiment.ns_per_tick).ceil() as u64;
     let Ticks(began) = ticks.now();
     if !delayed {
         return 0;
     }
+    let wanted = experiment.granted(asked);
     loop {
         let passed = ticks.now().0.saturating_sub(began);
         if passed >= wanted {

@@ -148,6 +148,7 @@ impl ThreadState {
             gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
             perturbed: None,
             in_perturbed: false,
+            is_own_step: false,
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));

@@ -4,7 +4,7 @@
 //! have. Within it energy follows power, as sampled, and goes to the innermost open step of each thread. What is counted is
 //! the sum of what steps for requests, other steps, idling and time of which nobody knows have of it, whatever happens.
 
-use super::open_account::{Account, Around, RequestEnergy};
+use super::open_account::{Account, BatchTime, RequestEnergy};
 use crate::HostNs;
 use crate::metric;
 use crate::record::{RequestRecord, SampleRecord};
@@ -45,7 +45,7 @@ const UNATTRIBUTED: usize = 3;
 
 /// A request's energy in joules.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub(super) struct RequestJoules {
     pub(super) joules: f64,
     /// Least and most; `None` where power is not sampled.
     pub(super) bound: Option<(f64, f64)>,
@@ -53,14 +53,14 @@ pub(super) struct Found {
 
 /// A step whose time is not settled of every device.
 #[derive(Debug)]
-struct Unsettled {
+struct UnsettledStep {
     thread: u32,
     start: i64,
     end: i64,
     shares: Vec<(u64, f64)>,
 }
 
-impl Unsettled {
+impl UnsettledStep {
     /// What it counts for in [`MOST_WAITING`].
     fn weight(&self) -> usize {
         1 + self.shares.len()
@@ -87,7 +87,7 @@ struct Device {
 }
 
 /// A stretch between two readings.
-struct Between {
+struct CounterStretch {
     from: i64,
     to: i64,
     curve: Vec<(i64, f64)>,
@@ -99,8 +99,8 @@ impl Device {
     fn read(&mut self, time: i64, joules: f64) {
         match self.counter.last() {
             Some((last, _)) if time <= *last => return,
-            // A counter that falls was reset, and says nothing about the time since it was read. What it had counted was used,
-            // by whom is not found out any more.
+            // A counter that falls was reset, and says nothing about the time since it was read. What it had counted
+            // was used, by whom is not found out any more.
             Some((_, before)) if joules < *before => {
                 self.sums[UNATTRIBUTED] += self.counter.first().map_or(0.0, |(_, first)| before - first);
                 self.counter.clear();
@@ -125,7 +125,7 @@ impl Device {
     }
 
     /// The next stretch, if it is to be settled now.
-    fn next(&mut self, around: &Around) -> Option<Between> {
+    fn next(&mut self, around: &BatchTime) -> Option<CounterStretch> {
         let (from, to) = (*self.counter.first()?, *self.counter.get(1)?);
         let newest = self.counter.last()?.0;
         let is_known = to.0 <= around.known_until;
@@ -141,7 +141,7 @@ impl Device {
         if let Some((_, until)) = &mut self.covered {
             *until = to.0;
         }
-        Some(Between { from: from.0, to: to.0, curve, is_known })
+        Some(CounterStretch { from: from.0, to: to.0, curve, is_known })
     }
 
     fn is_alive(&self, newest: i64) -> bool {
@@ -157,7 +157,7 @@ pub(super) struct Energy {
     worked_on: BTreeSet<Arc<str>>,
     /// The run was told to use the processors.
     told_cpu: bool,
-    steps: Vec<Unsettled>,
+    steps: Vec<UnsettledStep>,
     /// The weight of these.
     waiting: usize,
     /// Steps that ended until then may be among them no more.
@@ -248,7 +248,7 @@ impl Energy {
         if late {
             mark_incomplete(&shares, accounts);
         }
-        let step = Unsettled { thread, start, end, shares };
+        let step = UnsettledStep { thread, start, end, shares };
         self.waiting += step.weight();
         self.steps.push(step);
         if !self.was_read(at) {
@@ -271,14 +271,14 @@ impl Energy {
     /// Divides what was counted in the stretches that can be settled, and adds the sums to `out`.
     pub(super) fn settle(
         &mut self,
-        around: &Around,
+        around: &BatchTime,
         accounts: &mut BTreeMap<u64, Account>,
         out: &mut Vec<SampleRecord>,
     ) {
         if around.in_unrecorded || around.without_record != self.without_record {
             (self.without_record, self.unrecorded_until) = (around.without_record, Some(around.now));
         }
-        let due: Vec<(Arc<str>, Between)> = self
+        let due: Vec<(Arc<str>, CounterStretch)> = self
             .devices
             .iter_mut()
             .flat_map(|(name, device)| {
@@ -300,21 +300,21 @@ impl Energy {
         let gone = self.steps.iter().map(|step| step.end).filter(|end| *end <= settled).max();
         self.gone_until = self.gone_until.max(gone);
         self.steps.retain(|step| step.end > settled);
-        self.waiting = self.steps.iter().map(Unsettled::weight).sum();
+        self.waiting = self.steps.iter().map(UnsettledStep::weight).sum();
     }
 
     fn divide(
         &mut self,
         name: &Arc<str>,
-        between: &Between,
+        between: &CounterStretch,
         accounts: &mut BTreeMap<u64, Account>,
         out: &mut Vec<SampleRecord>,
     ) {
         let counts = self.counts(name);
-        let &Between { from, to, ref curve, is_known } = between;
+        let &CounterStretch { from, to, ref curve, is_known } = between;
         // Nobody knows who uses a device that is not the program's, so far as is known.
         let steps = self.steps.iter().filter(|step| counts && step.start < to && step.end > from);
-        let (windows, steps): (Vec<(i64, i64)>, Vec<&Unsettled>) = innermost(steps).into_iter().unzip();
+        let (windows, steps): (Vec<(i64, i64)>, Vec<&UnsettledStep>) = innermost(steps).into_iter().unzip();
         let joules = divided(&windows, (from, to), |from, to| at(curve, to) - at(curve, from));
         let times = divided(&windows, (from, to), |from, to| to.saturating_sub(from) as f64);
         let is_known = is_known
@@ -354,7 +354,7 @@ impl Energy {
 
     /// A request's energy; `None` unless all devices that count have a counter that covers its steps, and all its steps are
     /// known.
-    pub(super) fn of(&self, request: &RequestRecord, energy: &RequestEnergy) -> Option<Found> {
+    pub(super) fn of(&self, request: &RequestRecord, energy: &RequestEnergy) -> Option<RequestJoules> {
         let (start, end) = energy.extent.filter(|_| !energy.is_incomplete)?;
         let is_sampled = |uuid: &Arc<str>| self.devices.contains_key(uuid);
         if self.worked_on.iter().any(is_sampled) && !self.worked_on.iter().all(is_sampled) {
@@ -370,17 +370,17 @@ impl Energy {
             most = most.zip(device.watts).map(|(sum, (_, most))| sum + most);
             devices += 1;
         }
-        (devices > 0).then(|| Found { joules: energy.joules, bound: most.map(|most| energy.bound(most)) })
+        (devices > 0).then(|| RequestJoules { joules: energy.joules, bound: most.map(|most| energy.bound(most)) })
     }
 }
 
 /// The time in which each step was its thread's innermost one. Steps come in order of start, of those that begin together
 /// the longest first.
-fn innermost<'a>(steps: impl Iterator<Item = &'a Unsettled>) -> Vec<((i64, i64), &'a Unsettled)> {
+fn innermost<'a>(steps: impl Iterator<Item = &'a UnsettledStep>) -> Vec<((i64, i64), &'a UnsettledStep)> {
     /// A thread's open steps, and up to when its time has been given away.
-    type Open<'a> = (Vec<&'a Unsettled>, i64);
+    type Open<'a> = (Vec<&'a UnsettledStep>, i64);
     /// Gives away a thread's time up to `until`.
-    fn advance<'a>((open, given): &mut Open<'a>, until: i64, out: &mut Vec<((i64, i64), &'a Unsettled)>) {
+    fn advance<'a>((open, given): &mut Open<'a>, until: i64, out: &mut Vec<((i64, i64), &'a UnsettledStep)>) {
         while let Some(step) = open.last().copied() {
             let to = step.end.min(until);
             if *given < to {

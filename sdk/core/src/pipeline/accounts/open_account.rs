@@ -68,7 +68,7 @@ impl RequestEnergy {
 
 /// What is known around the batches that have passed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Around {
+pub(crate) struct BatchTime {
     /// Every step that began before has come, Unix nanoseconds.
     pub(crate) known_until: i64,
     /// Now, on the run's time line and on the machine's.

@@ -10,7 +10,7 @@ pub(crate) type Extent = (HostNs, HostNs);
 
 /// Sum and extent of the kernels launched inside one interval, including its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Inside {
+pub(crate) struct KernelsInside {
     /// Whether the interval's kernels were recorded.
     pub(crate) recorded: bool,
     /// Whether the record of one of them was lost.
@@ -22,15 +22,15 @@ pub(crate) struct Inside {
 }
 
 /// The kernels of each span of a batch, in the order of the spans.
-pub(crate) struct Attribution(pub(super) Vec<Inside>);
+pub(crate) struct Attribution(pub(super) Vec<KernelsInside>);
 
 impl Attribution {
-    pub(crate) fn per_span(&self) -> impl Iterator<Item = &Inside> {
+    pub(crate) fn per_span(&self) -> impl Iterator<Item = &KernelsInside> {
         self.0.iter()
     }
 }
 
-impl Inside {
+impl KernelsInside {
     pub(super) fn of(kernel: &RawKernel) -> Self {
         let extent = Some((kernel.start, kernel.start.plus_ns(kernel.dur_ns)));
         Self { recorded: true, incomplete: false, sum_ns: kernel.dur_ns, extent }
@@ -42,7 +42,7 @@ impl Inside {
         Some(GpuTime { start, dur_ns: self.sum_ns, source: GpuSource::Cupti })
     }
 
-    pub(super) fn add(&mut self, other: Inside) {
+    pub(super) fn add(&mut self, other: KernelsInside) {
         self.recorded |= other.recorded;
         self.incomplete |= other.incomplete;
         self.sum_ns += other.sum_ns;

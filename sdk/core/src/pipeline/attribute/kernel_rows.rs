@@ -1,9 +1,9 @@
 //! Rows of kernels, and where rows of replayed intervals go.
 
-use super::inside::Inside;
+use super::inside::KernelsInside;
 use crate::HostNs;
 use crate::gpu::RawKernel;
-use crate::pipeline::replays::Stands;
+use crate::pipeline::replays::PlaceInReplay;
 use crate::record::{KernelRecord, PathInfo, SEQ_BITS, SpanRecord};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
@@ -20,20 +20,20 @@ pub(super) struct IntervalPlace {
 /// The sum of an interval of a form: among those of the replay's rows, or of the batch; of the launcher for one that stands
 /// nowhere.
 pub(super) fn sum_of<'s>(
-    stands: Stands,
-    own: &'s mut [Inside],
-    inside: &'s mut [Inside],
+    stands: PlaceInReplay,
+    own: &'s mut [KernelsInside],
+    inside: &'s mut [KernelsInside],
     launcher: usize,
-) -> &'s mut Inside {
+) -> &'s mut KernelsInside {
     match stands {
-        Stands::Replayed(row) => &mut own[row],
-        Stands::Entered(at) => &mut inside[at],
-        Stands::Nowhere => &mut inside[launcher],
+        PlaceInReplay::Replayed(row) => &mut own[row],
+        PlaceInReplay::Entered(at) => &mut inside[at],
+        PlaceInReplay::Nowhere => &mut inside[launcher],
     }
 }
 
-/// `seq` of the `n`th interval that was not entered but replayed, on the thread of `launcher`: a number that the thread itself
-/// does not reach.
+/// `seq` of the `n`th interval that was not entered but replayed, on the thread of `launcher`: a number that the thread
+/// itself does not reach.
 pub(super) const fn replayed_seq(launcher: u64, n: u64) -> u64 {
     let thread = launcher >> SEQ_BITS << SEQ_BITS;
     thread | 1 << (SEQ_BITS - 1) | n
@@ -51,12 +51,12 @@ pub(super) fn behind(spans: &[SpanRecord], launcher: usize, launched: Option<Hos
 /// Puts rows of replays at these places, which are in the order of the launches.
 pub(super) fn insert_replayed(
     spans: &mut Vec<SpanRecord>,
-    inside: &mut Vec<Inside>,
+    inside: &mut Vec<KernelsInside>,
     mut rows: Vec<(usize, Vec<SpanRecord>)>,
 ) {
     rows.sort_by_key(|(place, _)| *place);
     for (place, rows) in rows.into_iter().rev() {
-        inside.splice(place..place, rows.iter().map(|_| Inside::default()));
+        inside.splice(place..place, rows.iter().map(|_| KernelsInside::default()));
         spans.splice(place..place, rows);
     }
 }

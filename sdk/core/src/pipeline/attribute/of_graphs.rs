@@ -1,12 +1,12 @@
-//! Kernels of graphs: which replay each belongs to, layers where nobody saw the capture, and replays that have fewer than they
-//! should.
+//! Kernels of graphs: which replay each belongs to, layers where nobody saw the capture, and replays that have fewer
+//! than they should.
 
-use super::inside::Inside;
-use super::unplaced::Unplaced;
+use super::inside::KernelsInside;
+use super::unplaced::UnplacedKernels;
 use super::{Kernels, MAX_REMEMBERED};
 use crate::gpu::RawKernel;
-use crate::pipeline::graph_patterns::{Derived, Seen};
-use crate::pipeline::replay_sizes::{Missing, Ran};
+use crate::pipeline::graph_patterns::{DerivedLayers, OwnedWork};
+use crate::pipeline::replay_sizes::{MissingRecords, ReplayRecords};
 use crate::pipeline::replays::Replay;
 use crate::record::{Batch, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -32,19 +32,19 @@ impl Kernels {
         None
     }
 
-    /// Whether a replay that an interval launched has fewer kernels than nearly all others of its graph, of which the recorder
-    /// has not told. `kernels` are those of the interval, of which it is not known that some are missing.
+    /// Whether a replay that an interval launched has fewer kernels than nearly all others of its graph, of which the
+    /// recorder has not told. `kernels` are those of the interval, of which it is not known that some are missing.
     pub(super) fn lacks_untold(&mut self, span: &SpanRecord, kernels: &[RawKernel]) -> bool {
         if self.outlasts_recorder(span) {
             return false;
         }
-        let mut launches: BTreeMap<(u32, u32), Ran> = BTreeMap::new();
+        let mut launches: BTreeMap<(u32, u32), ReplayRecords> = BTreeMap::new();
         for kernel in kernels {
             let Some(graph) = kernel.graph else { continue };
             launches.entry((kernel.correlation, graph)).or_default().add(kernel.graph_node);
         }
         for ((_, graph), ran) in launches {
-            let Missing { here, not_there } = self.sizes.missing(graph, ran, span.seq);
+            let MissingRecords { here, not_there } = self.sizes.missing(graph, ran, span.seq);
             not_there.into_iter().for_each(|(seq, records)| self.is_no_loss(seq, u64::from(records)));
             if here > 0 {
                 self.counts.untold += u64::from(here);
@@ -81,22 +81,22 @@ impl Kernels {
         }
     }
 
-    /// Learns which kernels run below which layers: of steps that launched theirs call by call (`eager`), and of graphs whose
-    /// capture is known. What may lack kernels is no example.
+    /// Learns which kernels run below which layers: of steps that launched theirs call by call (`eager`), and of graphs
+    /// whose capture is known. What may lack kernels is no example.
     pub(super) fn learn_patterns(
         &mut self,
         batch: &Batch,
         at: &FxHashMap<u64, usize>,
-        inside: &[Inside],
-        eager: Vec<Seen>,
+        inside: &[KernelsInside],
+        eager: Vec<OwnedWork>,
         replayed: &[(usize, Replay)],
-        unplaced: &[Unplaced],
+        unplaced: &[UnplacedKernels],
     ) {
         let step = |i: usize| batch.spans[i].step;
         let launchers = replayed.iter().map(|(i, _)| *i).chain(unplaced.iter().map(|one| one.launcher));
         let incomplete = inside.iter().enumerate().filter(|(_, inside)| inside.incomplete).map(|(i, _)| i);
         let mut left_out: FxHashSet<Option<u64>> = launchers.chain(incomplete).map(step).collect();
-        let mut steps: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
+        let mut steps: BTreeMap<u64, Vec<OwnedWork>> = BTreeMap::new();
         for seen in eager {
             if self.outlasts_recorder(&batch.spans[seen.whose]) {
                 left_out.insert(step(seen.whose));
@@ -117,19 +117,20 @@ impl Kernels {
         }
     }
 
-    /// Makes a replay of what a graph ran of whose nodes nothing is known, if it is like something whose layers are. The answer
-    /// are the kernels for which there is none.
+    /// Makes a replay of what a graph ran of whose nodes nothing is known, if it is like something whose layers are.
+    /// The answer are the kernels for which there is none.
     ///
-    /// If the replay by which layers were found lacked kernels, the first that has more finds them anew: otherwise layers would
-    /// lack these in all later replays, too. Of two graphs that one step replays, only one can be what is known.
+    /// If the replay by which layers were found lacked kernels, the first that has more finds them anew: otherwise
+    /// layers would lack these in all later replays, too. Of two graphs that one step replays, only one can be what is
+    /// known.
     pub(super) fn find_layers(
         &mut self,
         batch: &Batch,
         at: &FxHashMap<u64, usize>,
-        unplaced: Unplaced,
+        unplaced: UnplacedKernels,
         replayed: &mut Vec<(usize, Replay)>,
     ) -> Vec<RawKernel> {
-        let Unplaced { launcher, graph, kernels } = unplaced;
+        let UnplacedKernels { launcher, graph, kernels } = unplaced;
         let launch = kernels.first().map(|kernel| kernel.correlation);
         // An earlier replay of this batch may have found the layers.
         let mut found = Vec::new();
@@ -196,7 +197,13 @@ impl Kernels {
 }
 
 /// Another graph that the same step replays, and that has all the layers that were found for this one.
-fn twin(batch: &Batch, launcher: usize, graph: u32, derived: &Derived, replayed: &[(usize, Replay)]) -> Option<u32> {
+fn twin(
+    batch: &Batch,
+    launcher: usize,
+    graph: u32,
+    derived: &DerivedLayers,
+    replayed: &[(usize, Replay)],
+) -> Option<u32> {
     let step = batch.spans[launcher].step?;
     let sorted = |paths: &mut dyn Iterator<Item = u32>| {
         let mut paths: Vec<u32> = paths.collect();

@@ -7,14 +7,14 @@ const MOST_OPEN: usize = 64;
 
 /// The kernels of one launch of a graph, of which no node's interval is known.
 #[derive(Debug)]
-pub(super) struct Unplaced {
+pub(super) struct UnplacedKernels {
     /// The interval that launched it, by its index in the batch.
     pub(super) launcher: usize,
     pub(super) graph: u32,
     pub(super) kernels: Vec<RawKernel>,
 }
 
-impl Unplaced {
+impl UnplacedKernels {
     /// Puts a kernel to the others of its launch.
     pub(super) fn put(all: &mut Vec<Self>, launcher: usize, graph: u32, kernel: RawKernel) {
         let is_same = |one: &&mut Self| {
