@@ -38,7 +38,7 @@ pub enum LoadError {
     /// The engine cannot run this.
     #[error("{0}")]
     Engine(String),
-    /// A model with an encoder, where one that only continues a text is wanted. [`AnyModel::load`] loads it.
+    /// A model with an encoder, where one that only continues a text is wanted. [`AnyModel::load`](crate::AnyModel::load) loads it.
     #[error(
         "`{source_name}` is of the architecture {architecture}, which has an encoder, and this takes only decoders, models \
          that continue a text; `candlescope profile --model {source_name}` runs it"
