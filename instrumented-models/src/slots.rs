@@ -16,6 +16,8 @@ mod graphs;
 #[cfg(feature = "cuda")]
 mod graphs;
 mod kv_memory;
+#[cfg(all(test, feature = "cuda"))]
+mod near_ties;
 mod one_request;
 mod room;
 mod slot_options;
