@@ -47,6 +47,7 @@ test: models venv nsys services
 # thousand runs and on runs that lack something, the server while everything around it fails, an archiver that is stopped at every change.
 test-slow: models venv services
 	$(TESTS) --test notebooks --test long_run --test archive -- --ignored
+	CANDLESCOPE_ENGINES=all $(TESTS) --test engines
 
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services

@@ -9,11 +9,12 @@ use crate::output::say;
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_limited;
+use candlescope_document::text::sentence;
 use candlescope_figures::account::AccountOptions;
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_predict::simulation::{Change, SimulationOptions, WhatIf, parse_changes};
 use candlescope_reader::Run;
-use candlescope_report::{account, advice, sensitivity, what_if as what_if_text};
+use candlescope_report::{account, advice, sensitivity, verdict_line, what_if as what_if_text};
 use candlescope_work::devices::peaks_device;
 use clap::Args;
 use serde_json::{Value, json};
@@ -163,9 +164,11 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     say(&json!({ "schema": 1, "findings": findings, "abstained": abstained, "runs": runs }).to_string())
 }
 
-/// What was asked for first, then the findings, then the account of the devices, or why there is none.
+/// Whether the run can be trusted, what was asked for, then the findings, then the account of the devices, or why there
+/// is none.
 fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
     let Analyzed { analysis, account, seen, .. } = analyzed;
+    let trust = sentence(&verdict_line(&analysis));
     let asked = what_if.map(|what_if| format!("{}\n\n", what_if_text::text(what_if).trim_end())).unwrap_or_default();
     let findings = analysis.diagnosis.map(|diagnosis| advice::text(&diagnosis.top(top))).unwrap_or_default();
     let account = match account {
@@ -176,7 +179,7 @@ fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
     };
     let tried = sensitivity::text(&analysis.sensitivity);
     let apart = if tried.is_empty() { "" } else { "\n" };
-    format!("{asked}{findings}{apart}{tried}{account}")
+    format!("{trust}\n\n{asked}{findings}{apart}{tried}{account}")
 }
 
 /// A run's account with what belongs to all of its findings, the findings, and what could not be judged.
@@ -188,6 +191,11 @@ fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Valu
             "run": analysis.manifest.run_id, "dir": analysis.dir, "devices": [], "account_missing": missing.to_string(),
         }),
     };
+    object["trust"] = json!({
+        "ok": analysis.verdict.ok,
+        "disturbed": analysis.disturbance().is_some(),
+        "text": verdict_line(&analysis),
+    });
     object["notes"] = json!(seen);
     object["sensitivity"] = sensitivity::json(&analysis.sensitivity);
     object["host"] = candlescope_report::json::host(analysis.host.as_ref(), top);

@@ -18,3 +18,20 @@ pub(crate) fn time(text: &str) -> Result<Duration> {
     let time = Some(seconds).filter(|s| *s > 0.0 && *s <= 1e7).map(Duration::from_secs_f64);
     time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
 }
+
+/// The same as a number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    time(text).map(|time| time.as_secs_f64()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn seconds_are_written_with_their_unit_or_without() {
+        let all = ["8", "8s", "0.5", "500ms", "2m"].map(|text| seconds(text).unwrap());
+        assert_eq!(all, [8.0, 8.0, 0.5, 0.5, 120.0]);
+        assert!(["", "0", "-1", "8x", "nan", "inf"].iter().all(|text| seconds(text).is_err()));
+    }
+}

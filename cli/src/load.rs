@@ -9,6 +9,8 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
+use candlescope_core::run::env_key;
+use candlescope_lab::method::{HostSurroundings, Surroundings as _};
 use candlescope_lab::suites::parse_range;
 use candlescope_load::{Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
 use clap::{Args, ValueEnum};
@@ -146,18 +148,24 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     let Room { made, replaces, lock } = make_room(&out, args.overwrite)?;
     let stop = Stop::new();
     listen_for_interrupts(&stop)?;
+    // A server beside this program shares its processors with whoever else is there; far from it this program does.
+    let disturbances = HostSurroundings::new().disturbances();
+    disturbances.iter().for_each(|what| note(&format!("warning: {what}")));
     let progress = Progress::new(!args.no_progress && !args.json);
     progress.wait("first requests");
     let work = Mutex::new(AtWork::on("load of a server"));
     let watcher = Watcher { progress, work, out: &out, begun: Mutex::new(false), failed: Mutex::new(None) };
     let results = candlescope_load::run(&options, &stop, &watcher);
     watcher.progress.clear();
-    let results = results.inspect_err(|_| {
+    let mut results = results.inspect_err(|_| {
         // An empty directory would only be in the way; one with anything in it stays.
         if made {
             let _ = std::fs::remove_dir(&out);
         }
     })?;
+    if !disturbances.is_empty() {
+        results.machine.insert(env_key::DISTURBANCES.name().to_string(), disturbances.into());
+    }
     let written = results.write(&out).and_then(|files| {
         // A chart beside results is of these; the new ones have three files or two.
         let has_chart = files.iter().any(|file| file.extension().is_some_and(|end| end == "svg"));

@@ -1,7 +1,7 @@
 //! Options of `profile`, from a composed configuration.
 
 use crate::args::ProfileArgs;
-use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Layers, ProfileChoices, ProfilingOptions};
+use crate::conf::{Composition, DEFAULT_PROMPT, DatasetOptions, Layers, ProfileChoices, ProfilingOptions};
 use crate::samples;
 use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Options of `profile` as resolved.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// As given.
+    /// The choices as files, flags and `--set` gave them.
     pub(crate) given: ProfileChoices,
     /// Those of the SDK.
     pub(crate) sdk: EnvConfig,
@@ -96,12 +96,12 @@ const MAX_PROMPT_BYTES: u64 = 64 << 20;
 const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
 
 /// The configurations that `profile` was asked for: one, or with `-m` every combination.
-pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composed>> {
+pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composition>> {
     Layers::of(&args.flags, &args.conf, args.config.as_deref(), &args.set)?.combinations()
 }
 
 /// Resolves the options of a composed configuration.
-pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
+pub(crate) fn resolve(composed: &Composition) -> Result<Options> {
     let given = ProfileChoices::of(|group, name| composed.at(group, name));
     let mut options = Options {
         sdk: composed.of_sdk()?,

@@ -1,7 +1,7 @@
 //! `candlescope profile`.
 
 use crate::args::ProfileArgs;
-use crate::conf::{Composed, multirun};
+use crate::conf::{Composition, multirun};
 use crate::crash_report;
 use crate::limits::limits;
 use crate::options::{Options, Prompt, composed, resolve};
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
         Some(n) if n < resolved.len() => {
             let mut options = resolved.swap_remove(n);
             options.given.above.out.clone_from(&args.conf.pick_out);
-            profile(options, Shown { json: true, progress: false })
+            profile(options, ProfileDisplay { json: true, progress: false })
         }
         Some(n) => bail!("there is no combination {n}; the files of the configuration have changed meanwhile"),
         None if args.conf.multirun => {
@@ -56,14 +56,14 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
             multirun::run(&combinations, out, args.json)
         }
         None => {
-            let shown = Shown { json: args.json, progress: !args.no_progress && !args.json };
+            let shown = ProfileDisplay { json: args.json, progress: !args.no_progress && !args.json };
             profile(resolved.swap_remove(0), shown)
         }
     }
 }
 
 /// The options of a configuration, as far as they can be checked before a model is loaded.
-fn checked(composed: &Composed) -> Result<Options> {
+fn checked(composed: &Composition) -> Result<Options> {
     let options = resolve(composed)?;
     ModelSource::parse(&options.given.model.path)?;
     crate::device::engine(&options.given.model.engine)?;
@@ -73,7 +73,7 @@ fn checked(composed: &Composed) -> Result<Options> {
 }
 
 /// Shows configurations, and where their values come from.
-fn print_config(combinations: &[Composed], as_json: bool) -> Result<()> {
+fn print_config(combinations: &[Composition], as_json: bool) -> Result<()> {
     combinations.iter().try_for_each(|composed| {
         // What cannot be run is not shown as if it could.
         checked(composed)?;
@@ -88,14 +88,14 @@ fn print_config(combinations: &[Composed], as_json: bool) -> Result<()> {
 
 /// What the command prints.
 #[derive(Clone, Copy)]
-struct Shown {
+struct ProfileDisplay {
     /// One object in place of text.
     json: bool,
     /// A bar while it runs.
     progress: bool,
 }
 
-fn profile(options: Options, shown: Shown) -> Result<()> {
+fn profile(options: Options, shown: ProfileDisplay) -> Result<()> {
     let limits = limits(&[])?;
     let Recorded { out, manifest, outputs } = record(&options, shown.progress)?;
     show(shown, &options, &out, &manifest, &outputs, limits)?;
@@ -361,7 +361,7 @@ fn reads_source(manifest: &RunManifest) -> bool {
 }
 
 fn show(
-    shown: Shown,
+    shown: ProfileDisplay,
     options: &Options,
     out: &Path,
     manifest: &RunManifest,

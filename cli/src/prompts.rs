@@ -41,7 +41,7 @@ type Image<'a> = &'a dyn Fn(&Path, Option<&str>) -> Result<Vec<u32>>;
 
 /// How a model takes prompts.
 pub(crate) struct Encoder<'a> {
-    /// Its name.
+    /// Name of the model, for messages.
     pub(crate) model: &'a str,
     /// Most tokens of a prompt, so that one can be generated.
     pub(crate) most: usize,

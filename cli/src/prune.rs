@@ -44,10 +44,9 @@ pub(crate) fn run(args: &PruneArgs) -> Result<()> {
         (Some(day), _) => day.clone(),
         _ => "nothing".into(),
     };
-    say(&format!(
-        "{verb} {days}: {} runs, {}; {} stay",
-        found.runs.len(),
-        megabytes(found.bytes),
-        megabytes(found.kept_bytes)
-    ))
+    let runs = match found.runs.len() {
+        1 => "1 run".to_string(),
+        n => format!("{n} runs"),
+    };
+    say(&format!("{verb} {days}: {runs}, {}; {} stay", megabytes(found.bytes), megabytes(found.kept_bytes)))
 }

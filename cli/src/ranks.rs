@@ -17,7 +17,8 @@ pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Resu
         return Ok(Some(Ranks::of_threads(dir, limits)?));
     }
     match Run::open_within(dir, limits.clone()) {
-        Err(OpenError::DirectoryOfRuns { .. }) => match Ranks::open(dir, limits) {
+        // Folders of days and machines lie between a folder and its runs.
+        Err(OpenError::DirectoryOfRuns { .. } | OpenError::NotARun(_)) => match Ranks::open(dir, limits) {
             Ok(ranks) => Ok(Some(ranks)),
             // What it is instead is told by whoever wanted a run.
             Err(RanksError::None(_)) => Ok(None),

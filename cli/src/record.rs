@@ -11,7 +11,9 @@ use candlescope::env::EnvConfig;
 use candlescope::env::VARIABLE;
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
-use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, SESSION, STEPS, WINDOWS, WORK, Windows, Work};
+use candlescope_core::injected::{
+    CHILDREN, CLAIM, CUDA_LIBRARY, MODEL, NVTX_LIBRARY, SESSION, STEPS, WINDOWS, WORK, Windows, Work,
+};
 use candlescope_core::run::keys::Key;
 use candlescope_core::run::{Code, MANIFEST_FILE, RunManifest, env_key};
 use candlescope_reader::Run;
@@ -124,9 +126,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     }
 
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).env("CUDA_INJECTION64_PATH", &library).env(CLAIM, &claim);
+    command.args(&args.command[1..]).env(CUDA_LIBRARY, &library).env(CLAIM, &claim);
     if !args.no_nvtx {
-        command.env("NVTX_INJECTION64_PATH", &library);
+        command.env(NVTX_LIBRARY, &library);
     }
     if !args.no_preload {
         match preload(&args.command[0], &library) {

@@ -17,7 +17,7 @@ use candlescope_predict::roofline::{
     USABLE_MEMORY, batch_and_context, calibrate, device_row, load_stages,
 };
 use candlescope_reader::Run;
-use candlescope_report::roofline as render;
+use candlescope_report::{roofline as render, verdict_line};
 use candlescope_work::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use clap::Args;
 use serde_json::Value;
@@ -289,7 +289,10 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     };
     let Some(device) = given else {
         match study.as_ref().and_then(KernelStudy::device_name) {
-            Some(name) => bail!("the kernels were measured on `{name}`, which no table has: give --peaks FILE"),
+            Some(name) => bail!(
+                "the kernels were measured on `{name}`, which no table has: measure its peaks with `candlescope bench \
+                 peaks`, or give --peaks FILE"
+            ),
             None => bail!(
                 "no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE, or measure this machine with \
                  `candlescope bench peaks`"
@@ -357,7 +360,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         warn(&analysis.noticed);
         let on_gpu = analysis.ran_on_gpu();
         kept_between_runs::add_to(&mut analysis.manifest, on_gpu)?;
-        let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
+        let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds).judged(verdict_line(&analysis));
         if let Some(study) = &study {
             measured = measured.with_kernels(study).asked_as(target);
         }

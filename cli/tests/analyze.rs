@@ -78,5 +78,9 @@ fn analyze_finds_no_gpu_in_a_run_on_a_processor() {
     let (observed, unobserved) = (decode["observed_ns"].as_f64().unwrap(), decode["unobserved_ns"].as_f64().unwrap());
     assert!(unobserved > 0.0 && unobserved <= observed * 1.1, "{decode}");
     let text = ok(&["analyze", out]);
-    assert!(text.starts_with("What to change") && text.contains("a step `decode` takes"), "{text}");
+    // Whether the run can be trusted stands before what it says.
+    let trust = object["runs"][0]["trust"]["text"].as_str().unwrap();
+    let first = text.lines().next().unwrap();
+    assert_eq!(first.trim_end_matches('.').to_lowercase(), trust.to_lowercase(), "{text}");
+    assert!(text.contains("\nWhat to change") && text.contains("a step `decode` takes"), "{text}");
 }

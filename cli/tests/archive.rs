@@ -96,6 +96,14 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     let (rows, findings) = of(&damaged, "spans", "run = 'first'");
     assert_eq!(rows, of(&place.root(), "spans", "run = 'first'").0);
     assert!(findings >= 1, "{findings}");
+    // Whoever asks for its own rows is told what it is, and not to delete it.
+    let place_of = damaged.to_str().unwrap();
+    for args in [["query", "SELECT count(*) FROM archived", place_of], ["trend", "tpot", place_of]] {
+        let told = fails(&args);
+        assert!(told.contains("the index of the archive") && told.contains("do not delete it"), "{told}");
+    }
+    let told = text(&run(&["query", "SELECT count(*) FROM runs", place_of]).stderr);
+    assert!(told.contains("runs.parquet` is damaged (") && told.contains("do not delete it"), "{told}");
 
     // One run more is written together with the small files of its day, and runs outside are asked with those inside.
     let more = place.run("d");
@@ -191,7 +199,7 @@ fn other_engines_read_it() {
 /// Whoever is stopped has changed nothing, or the next one finishes what it had decided.
 #[test]
 fn stopped_at_some_changes_no_row_is_lost_and_none_doubled() {
-    stopped(5);
+    stopped(11);
 }
 
 /// The same at every change: two minutes.
@@ -207,7 +215,7 @@ fn stopped(step: usize) {
     archive(&whole.runs(), &whole.root(), &options).unwrap();
     let (changes, expected) = (options.disk.changes(), contents(&[&whole.root()]));
     assert!(changes > 30, "{changes}");
-    let mut finished_another = 0;
+    let (mut stops, mut finished_another) = (0, 0);
     // Whoever asks before it is finished is told.
     let place = Place::new();
     let told = (0..changes).rev().any(|stop| {
@@ -228,6 +236,7 @@ fn stopped(step: usize) {
         }
         let left = place.runs();
         let done = place.archive(&left, Disk::default()).unwrap_or_else(|error| panic!("{stop}: {error}"));
+        stops += 1;
         finished_another += u32::from(done.finished_another);
         assert!(done.left.iter().all(|(dir, _)| !dir.exists()), "{stop}: {:?}", done.left);
         assert!(place.runs().is_empty(), "{stop}: {:?}", place.runs());
@@ -237,7 +246,8 @@ fn stopped(step: usize) {
             "{stop}"
         );
     }
-    assert!(finished_another > 2, "{finished_another}");
+    // The first two got so far that the third had something to finish.
+    assert!(finished_another * 10 > stops, "{finished_another} of {stops}");
 }
 
 #[test]
@@ -305,8 +315,11 @@ fn what_is_in_the_way_is_told_and_kept() {
         let filler = small.path().join("filler");
         let _ = fs::write(&filler, vec![1u8; (1 << 20) - 40_000]);
         let error = archive(&other.runs(), &small.path().join("archive"), &Options::default()).unwrap_err().to_string();
-        assert!(error.contains("cannot be"), "{error}");
+        let root = small.path().join("archive");
+        assert!(error.contains("cannot be") && error.contains(root.to_str().unwrap()), "{error}");
         assert_eq!(contents(&[&other.dir.path().join("runs")]), before);
+        // What it had written does not stay and keep the disk full for programs that record there.
+        assert!(names(&root).iter().all(|file| !file.contains("inprogress")), "{:?}", names(&root));
     }
 }
 
@@ -837,7 +850,7 @@ fn the_oldest_days_are_removed() {
     let days = |root: &Path| ask(&[root], "SELECT DISTINCT started_day FROM runs").rows.len();
     let before = names(&root);
     let said = ok(&["prune", root_text, "--keep", "30d", "--dry-run"]);
-    assert!(said.contains("would remove") && said.contains("1 runs") && names(&root) == before, "{said}");
+    assert!(said.contains("would remove") && said.contains(": 1 run, ") && names(&root) == before, "{said}");
     let said = json(&ok(&["prune", root_text, "--keep", "30d", "--json"]));
     assert_eq!((&said["runs"][0], said["days"].as_array().unwrap().len()), (&"third".into(), 1), "{said}");
     assert_eq!((days(&root), ask(&[&root], "SELECT run_id FROM spans GROUP BY run_id").rows.len()), (1, 2));
@@ -848,21 +861,25 @@ fn the_oldest_days_are_removed() {
     assert!(fails(&["prune", root_text, "--keep", "lots"]).contains("30d, 12h, 20GB"));
     assert!(fails(&["prune", place.dir.path().to_str().unwrap(), "--keep", "1d"]).contains("is no archive"));
     assert_eq!("12h".parse::<Keep>().unwrap(), Keep::Younger(12 * 3_600_000_000_000));
-    // Stopped anywhere, it is finished by the next.
-    let changes = {
-        let place = Place::new();
-        place.archive(&place.runs(), Disk::default()).unwrap();
-        let disk = Disk::default();
-        prune(&place.root(), Keep::Younger(86_400_000_000_000), false, &ReadLimits::default(), &disk).unwrap();
-        disk.changes()
+    // Stopped anywhere, it is finished by the next. Each begins with a copy of one archive: making that takes longer than
+    // all that is done with it here.
+    let whole = Place::new();
+    whole.archive(&whole.runs(), Disk::default()).unwrap();
+    let again = || {
+        let place = tempfile::tempdir().unwrap();
+        copy(&whole.root(), place.path());
+        place
     };
-    for stop in 0..changes {
-        let place = Place::new();
-        place.archive(&place.runs(), Disk::default()).unwrap();
-        let keep = Keep::Younger(86_400_000_000_000);
-        prune(&place.root(), keep, false, &ReadLimits::default(), &Disk::stops_after(stop)).unwrap_err();
-        prune(&place.root(), keep, false, &ReadLimits::default(), &Disk::default()).unwrap();
-        let left = ask(&[&place.root()], "SELECT DISTINCT run_id FROM spans").rows.len();
-        assert_eq!((days(&place.root()), left), (1, 2), "{stop}");
+    let pruned = |place: &tempfile::TempDir, disk: &Disk| {
+        prune(place.path(), Keep::Younger(86_400_000_000_000), false, &ReadLimits::default(), disk)
+    };
+    let disk = Disk::default();
+    pruned(&again(), &disk).unwrap();
+    for stop in 0..disk.changes() {
+        let place = again();
+        pruned(&place, &Disk::stops_after(stop)).unwrap_err();
+        pruned(&place, &Disk::default()).unwrap();
+        let left = ask(&[place.path()], "SELECT DISTINCT run_id FROM spans").rows.len();
+        assert_eq!((days(place.path()), left), (1, 2), "{stop}");
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How often an archiver is killed; `CANDLESCOPE_KILLS=100` for more.
 fn kills() -> u32 {
-    std::env::var("CANDLESCOPE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
+    std::env::var("CANDLESCOPE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8)
 }
 
 /// Rounds of a race; `CANDLESCOPE_RACES=100` for more.

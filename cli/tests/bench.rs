@@ -250,6 +250,7 @@ fn mistakes_are_named_and_leave_nothing() {
         (vec!["latency", "--runs", "0"], "--runs is 0"),
         (vec!["latency", "--prompt-tokens", "0"], "--prompt-tokens is 0"),
         (vec!["latency", "--time-limit", "-1"], "--time-limit"),
+        (vec!["latency", "--time-limit", "8x"], "write 30s, 200ms or 2m"),
         (vec!["latency", "--processes", "0"], "--processes is 0"),
         (vec!["throughput", "--batches", "4-1"], "ends behind"),
         (vec!["throughput", "--batches", "99999999"], "at most 65536"),

@@ -117,6 +117,7 @@ fn programs_in_turns_and_what_they_leave() {
         assert!(!text.contains("sk-very-secret"), "{text}");
     }
     assert!(page.contains("<h1>candlescope (command A) → candlescope (command B)</h1>"), "a short title");
+    assert!(page.contains("the change is that within pairs of runs"), "medians of the sides are not what is compared");
     assert!(said.contains("3 pairs") && said.contains("compare.json"), "{said}");
     let kept = json(&std::fs::read_to_string(Path::new(out).join("compare.json")).unwrap());
     assert_eq!(kept["step"]["estimate"]["basis"], "pairs");

@@ -294,6 +294,8 @@ fn answers_are_what_their_schemas_say() {
     for suite in ["latency", "throughput", "seqlen", "suite"] {
         answers.take("bench", &[&["bench", suite][..], &quick, &model, &[&path(suite)]].concat());
     }
+    let answer = answers.take("overview-folder", &["overview", &path("latency")]);
+    assert_eq!(answer["kind"], "study", "{answer}");
     answers.take("bench-variants", &[&["bench", "variants"][..], &quick, &model, &[&path("variants")]].concat());
     answers.take_document(&[&["bench", "latency"][..], &quick, &model, &[&path("document-of-latency")]].concat());
     answers.take_document(&[&["bench", "variants"][..], &quick, &model, &[&path("document-of-variants")]].concat());

@@ -40,6 +40,26 @@ fn figures_files_and_one_object() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn others_on_this_machine_are_told() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (server, dir) = (server(0), tempfile::tempdir().expect("a directory"));
+    let (url, out) = (server.url(), dir.path().join("results"));
+    let stop = AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        let n = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        (0..n).for_each(|_| drop(scope.spawn(|| while !stop.load(Ordering::Relaxed) {})));
+        let args = ["load", &url, "--requests", "2", "--warmup", "1", "--prompt", "x", "--json", "--out"];
+        let output = candlescope().args(args).arg(&out).output().expect("it runs");
+        stop.store(true, Ordering::Relaxed);
+        output
+    });
+    assert!(output.status.success() && text(&output.stderr).contains("warning: other processes use"), "{output:?}");
+    let before = &json(&text(&output.stdout))["machine"]["disturbances_before"][0];
+    assert!(before.as_str().is_some_and(|what| what.contains(" cores: times are longer")), "{before}");
+}
+
+#[test]
 fn ctrl_c_keeps_what_there_is() {
     let (server, dir) = (server(300), tempfile::tempdir().expect("a directory"));
     let child = candlescope()

@@ -167,7 +167,7 @@ fn runs_and_archives_in_a_bucket_are_asked_as_on_a_disk() {
 
     // A request that fails once is made again; a store that goes on failing is told of.
     let whole = Between::new(server.port, u64::MAX, 0);
-    let args = ["query", QUESTIONS[1], "s3://traces/archive", "--json"];
+    let args = ["query", QUESTIONS[0], "s3://traces/archive", "--json"];
     let expected = answered(whole.port, &args);
     let requests = whole.asked.load(Ordering::SeqCst);
     assert!(requests >= 4, "{requests}");

@@ -101,6 +101,24 @@ fn stragglers(folder: &Path) {
     assert_eq!((&analysis["world_size"], analysis["ranks"].as_array().unwrap().len()), (&2.into(), 2), "{analysis}");
 }
 
+/// Programs of several machines write into one folder by day and machine, and a start may go past midnight.
+#[test]
+fn ranks_below_days_and_machines_are_one_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (made, shared) = (dir.path().join("made"), dir.path().join("shared"));
+    write_ranks(&made, &MadeRanks { steps: 12, ..MadeRanks::default() }.make());
+    for (rank, folder) in [("rank-0", "date=2026-11-27/machine=a"), ("rank-1", "date=2026-11-28/machine=b")] {
+        copy(&made.join(rank), &shared.join(folder).join(rank));
+    }
+    let analyzed = |folder: &Path| json(&ok(&["analyze", folder.to_str().unwrap(), "--json"]));
+    let (together, apart) = (analyzed(&made), analyzed(&shared));
+    assert_eq!((&apart["steps"], apart["ranks"].as_array().unwrap().len()), (&12.into(), 2), "{apart}");
+    assert_eq!((&apart["clocks"], &apart["matched"]), (&together["clocks"], &together["matched"]), "{apart}");
+    // A folder without runs is none of ranks.
+    std::fs::create_dir_all(dir.path().join("empty/date=2026-11-27")).unwrap();
+    assert!(fails(&["analyze", dir.path().join("empty").to_str().unwrap()]).contains("holds no run"));
+}
+
 #[test]
 fn files_of_ranks_that_are_damaged_are_named() {
     let dir = tempfile::tempdir().unwrap();

@@ -204,43 +204,67 @@ fn checked(python: &Path, script: &str, command: &mut dyn FnMut(&mut Command)) -
 fn the_script_that_checks_two_ranks_holds_for_made_ones_and_finds_what_is_wrong() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let made = MadeRanks { large: 20, large_ns: 2_000_000, ..MadeRanks::default() };
-    write_ranks(dir.path(), &made.make());
-    let told = ok(&["analyze", dir.path().to_str().unwrap(), "--json"]);
-    let judged = |told: &str, options: &[&str]| {
+    let [slow, even] = ["slow", "even"].map(|name| dir.path().join(name));
+    write_ranks(&slow, &MadeRanks { large: 20, large_ns: 2_000_000, ..MadeRanks::default() }.make());
+    write_ranks(&even, &MadeRanks { slower: vec![1.0, 1.0], noise: 0.02, ..MadeRanks::default() }.make());
+    let [told, told_even] = [&slow, &even].map(|folder| ok(&["analyze", folder.to_str().unwrap(), "--json"]));
+    let judged = |folder: &Path, told: &str, options: &[&str]| {
         let said = dir.path().join("said.json");
         std::fs::write(&said, told).unwrap();
         checked(&python, "check_ranks.py", &mut |command| {
-            command.args(options).stdin(std::fs::File::open(&said).unwrap());
+            command.arg(folder).args(options).stdin(std::fs::File::open(&said).unwrap());
         })
     };
-    let slow = ["--slow", "1", "--share", "0.2", "--bus", "0.2"];
-    let (holds, said) = judged(&told, &slow);
-    assert!(holds && said.contains("stragglers: [1], of 1") && !said.contains("WRONG"), "{said}");
+    let [own, own_even] = ["own.json", "own-even.json"].map(|name| dir.path().join(name));
+    let [own, own_even] = [&own, &own_even].map(|path| path.to_str().unwrap());
+
+    // Where no rank takes longer than the other, nobody is named.
+    let (holds, said) = judged(&even, &told_even, &["--slow", "none", "--keep", own_even]);
+    assert!(holds && said.contains("nobody may be named") && !said.contains("WRONG"), "{said}");
+    let all = ["--slow", "1", "--share", "0.2", "--bus", "0.2", "--keep", own, "--unslowed", own_even];
+    let (holds, said) = judged(&slow, &told, &all);
+    assert!(holds && !said.contains("WRONG"), "{said}");
+    for shown in ["1 has to be named", "named: [1], slowed: 1", "longer than in 1 of 1 starts"] {
+        assert!(said.contains(shown), "`{shown}` is not in\n{said}");
+    }
+    // It takes longer whether somebody slowed it or not.
+    assert!(judged(&slow, &told, &["--slow", "none"]).0);
     for wrong in [
         &["--slow", "0"][..],
-        &["--slow", "none"],
         &["--slow", "1", "--bus", "0.9"],
         &["--slow", "1", "--steps", "41"],
         &["--slow", "1", "--source", "spans"],
         &["--slow", "1", "--share", "3"],
         &["--slow", "1", "--ends-us", "0.1"],
+        &["--slow", "1", "--unslowed", own],
     ] {
-        let (holds, said) = judged(&told, wrong);
+        let (holds, said) = judged(&slow, &told, wrong);
         assert!(!holds && said.contains("WRONG"), "{wrong:?}: {said}");
     }
-    let (holds, said) = judged("no ranks", &slow);
+    assert!(!judged(&even, &told_even, &["--slow", "1"]).0, "it was not slowed");
+
+    // What does not agree with the rows: another rank, none, too large a gain, and one where none is slower.
+    let changed = |told: &str, change: &dyn Fn(&mut Vec<Value>)| {
+        let mut told = json(told);
+        change(told["findings"].as_array_mut().unwrap());
+        told.to_string()
+    };
+    let straggler = json(&told)["findings"][0].clone();
+    assert_eq!(straggler["code"], "straggler_rank");
+    let large = json!({ "low": 0.3, "mid": 0.4, "high": 0.5 });
+    for (folder, said) in [
+        (&slow, changed(&told, &|findings| findings[0]["rank"] = 0.into())),
+        (&slow, changed(&told, &|findings| drop(findings.remove(0)))),
+        (&slow, changed(&told, &|findings| findings[0]["gain_bounds"] = large.clone())),
+        (&even, changed(&told_even, &|findings| findings.push(straggler.clone()))),
+    ] {
+        let (holds, printed) = judged(folder, &said, &["--slow", "none"]);
+        assert!(!holds && printed.contains("WRONG"), "{said}: {printed}");
+    }
+    let (holds, said) = judged(&slow, "no ranks", &all);
     assert!(!holds && said.contains("nothing was said of the ranks"), "{said}");
     let renamed = told.replace("\"transfer_ns\"", "\"transferred_ns\"");
-    assert!(renamed != told && !judged(&renamed, &slow).0, "a key has another name");
-
-    // Where nobody is slow, nobody is named.
-    let even = dir.path().join("even");
-    write_ranks(&even, &MadeRanks { slower: vec![1.0, 1.0], noise: 0.02, ..MadeRanks::default() }.make());
-    let told = ok(&["analyze", even.to_str().unwrap(), "--json"]);
-    let (holds, said) = judged(&told, &["--slow", "none"]);
-    assert!(holds, "{said}");
-    assert!(!judged(&told, &["--slow", "1"]).0);
+    assert!(renamed != told && !judged(&slow, &renamed, &all).0, "a key has another name");
 }
 
 /// Kernels as Nsight Systems' tables have them: of each rank a file, which this script makes of the kernels of the runs.

@@ -42,7 +42,7 @@ fn sampling_two_busy_threads_costs_little() {
     for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let (mut more, mut polls) = (Vec::new(), Vec::new());
         let mut name = String::new();
-        for _ in 0..15 {
+        for _ in 0..7 {
             let without = interrupted();
             let recorder = Recorder::with(source).unwrap();
             let with = [interrupted(), interrupted()];

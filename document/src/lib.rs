@@ -11,6 +11,7 @@ mod forms;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod narrow;
 mod part;
 mod picture;
 mod quantity;

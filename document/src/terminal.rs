@@ -2,6 +2,7 @@
 
 use crate::document::{Block, Document, Heat, Mark, Notice, Section, Verdict};
 use crate::forms::Forms;
+use crate::narrow::{ROOM, on_lines, width_of_texts};
 use crate::table::{Cell, Row, Table};
 use crate::text::{UNKNOWN, count, cut, head, printable, printable_lines, sentence, wrap};
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, TableStyle};
@@ -10,7 +11,8 @@ use std::fmt::Write as _;
 /// How it is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Columns that texts may take; at least 60. Tables are as wide as they are.
+    /// Columns that it may take; at least 60. In a table that takes more, texts go on several lines; where its numbers
+    /// are too wide by themselves, it is as wide as it is.
     pub width: usize,
     /// Whether to colour headings and notices.
     pub color: bool,
@@ -160,14 +162,28 @@ impl TerminalText {
             });
             std::iter::once(name(row, table.name_width)).chain(values).collect()
         };
-        self.cells(&header, rows.into_iter().map(cells).collect(), &left);
+        self.cells(header, rows.into_iter().map(cells).collect(), &left);
         if more > 0 {
             self.line(&format!("  … and {} more {}, {}", count(more), table.what, table.rest));
         }
     }
 
     /// Printable cells. Columns are numbers, but for those in `left`.
-    fn cells(&mut self, header: &[String], rows: Vec<Vec<String>>, left: &[usize]) {
+    fn cells(&mut self, mut header: Vec<String>, mut rows: Vec<Vec<String>>, left: &[usize]) {
+        let mut table = self.laid_out(&header, &rows, left);
+        let widths: Vec<usize> = table.column_max_content_widths().into_iter().map(usize::from).collect();
+        if let Some(width) = width_of_texts(&widths, left, self.layout.width) {
+            // Not by comfy-table's own arrangement, which takes time with the square of a text's length.
+            for cells in std::iter::once(&mut header).chain(&mut rows) {
+                let texts = cells.iter_mut().enumerate().filter(|(at, _)| left.contains(at));
+                texts.for_each(|(_, text)| *text = on_lines(text, width));
+            }
+            table = self.laid_out(&header, &rows, left);
+        }
+        self.line(&table.trim_fmt());
+    }
+
+    fn laid_out(&self, header: &[String], rows: &[Vec<String>], left: &[usize]) -> comfy_table::Table {
         let mut table = comfy_table::Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
         if self.layout.color {
@@ -175,17 +191,16 @@ impl TerminalText {
             table.set_header(header.iter().map(|text| comfy_table::Cell::new(text).fg(Color::DarkGrey)));
         } else {
             table.force_no_tty();
-            table.set_header(header.to_vec());
+            table.set_header(header);
         }
         table.add_rows(rows);
         for (at, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((1, 1));
+            column.set_padding((ROOM, ROOM));
             if !left.contains(&at) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let text = table.trim_fmt();
-        self.line(&text);
+        table
     }
 
     fn heat(&mut self, heat: &Heat) {
@@ -194,7 +209,7 @@ impl TerminalText {
         let rows = heat.rows.iter().map(|(name, cells)| {
             std::iter::once(name).chain(cells.iter().map(|cell| &cell.text)).map(|text| printable(text)).collect()
         });
-        self.cells(&header, rows.collect(), &[0]);
+        self.cells(header, rows.collect(), &[0]);
     }
 
     fn notices(&mut self, notices: &[Notice]) {

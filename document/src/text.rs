@@ -1,5 +1,8 @@
 //! Texts made harmless, cut and wrapped. Pure functions.
 
+use textwrap::WordSeparator;
+use textwrap::core::Word;
+
 /// Shown where a value is missing.
 pub const UNKNOWN: &str = "–";
 
@@ -91,12 +94,27 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// Lines of at most `width` characters, broken at spaces if there are any. Takes time with the length of the text.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    wrap_at(&text.split_whitespace().collect::<Vec<_>>().join(" "), width, WordSeparator::AsciiSpace)
+}
+
+/// The same of a name. Paths have no spaces, and are broken after slashes if there are any.
+pub(crate) fn wrap_name(name: &str, width: usize) -> Vec<String> {
+    if name.contains(char::is_whitespace) {
+        return wrap(name, width);
+    }
+    wrap_at(name, width, WordSeparator::Custom(parts_of_path))
+}
+
+fn parts_of_path(path: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    Box::new(path.split_inclusive('/').map(Word::from))
+}
+
+fn wrap_at(text: &str, width: usize, separator: WordSeparator) -> Vec<String> {
     let options = textwrap::Options::new(width)
         .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
-        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_separator(separator)
         .word_splitter(textwrap::WordSplitter::NoHyphenation);
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    textwrap::wrap(&text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
+    textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
 /// The pieces of prose in turn: what stands outside of backticks, and what between them. A backtick that has no partner

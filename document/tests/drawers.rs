@@ -539,3 +539,40 @@ fn a_narrow_terminal_gets_texts_of_its_width() {
     let colored = terminal::draw(&document, Layout { width: 60, color: true });
     assert!(colored.contains("\u{1b}[31merror\u{1b}[0m") && colored.contains("\u{1b}[1mA\u{1b}[0m"));
 }
+
+#[test]
+fn a_table_that_is_too_wide_breaks_its_texts_and_no_number() {
+    let said = "a sentence of many words about what was seen there and what is to be done about it";
+    let path = "decode/model.layers/attention/projection/linear";
+    let row =
+        |depth| Row { depth, ..Row::new(path, vec![figure("1,234.5 MiB", 1.0), missing(), said.to_string().into()]) };
+    let columns = vec![column("kept at the end", ""), column("of all", ""), words("what it is")];
+    let table = Table::new("path", columns, vec![row(0), row(2)]);
+    let drawn = |table: &Table, width| terminal::table(table, Layout { width, color: false });
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    for width in [70, 100] {
+        let text = drawn(&table, width);
+        assert!(widest(&text) <= width, "{width}:\n{text}");
+        let header = text.lines().next().unwrap_or_default();
+        assert!(header.contains("kept at the end") && header.contains("of all"), "{text}");
+        assert_eq!(text.matches("1,234.5 MiB").count(), 2, "{text}");
+        for part in said.split(' ').chain(path.split_inclusive('/')) {
+            assert!(text.matches(part).count() >= 2, "{part}:\n{text}");
+        }
+    }
+    // What goes on below stays as far in as it began.
+    let narrow = drawn(&table, 70);
+    assert!(narrow.contains("\n attention/") && narrow.contains("\n     attention/"), "{narrow}");
+    // Colour is no width.
+    let colored = terminal::table(&table, Layout { width: 70, color: true });
+    assert_eq!(colored.lines().count(), narrow.lines().count(), "{colored}");
+    // A table that fits is as it is, to the last column.
+    let whole = drawn(&table, usize::MAX);
+    assert_eq!(whole.lines().count(), 4, "{whole}");
+    assert_eq!(drawn(&table, widest(&whole)), whole);
+    assert!(drawn(&table, widest(&whole) - 1).lines().count() > 4);
+    // Numbers that are too wide by themselves stay, and so do the names: breaking these would not help.
+    let row = Row::new(path, (0..9).map(|_| figure("1,234.5 MiB", 1.0)).collect());
+    let numbers = Table::new("path", (0..9).map(|_| column("n", "")).collect(), vec![row]);
+    assert_eq!(drawn(&numbers, 60), drawn(&numbers, usize::MAX));
+}

@@ -96,14 +96,14 @@ pub(crate) fn write<F: TraceFormat, B: Borrow<Batch>>(
 #[derive(Debug)]
 pub struct TraceFileExporter<F> {
     path: PathBuf,
-    open: Option<Open<F>>,
+    open: Option<OpenTrace<F>>,
     buffer: Vec<u8>,
     /// Whether this exporter made the file.
     made: bool,
 }
 
 #[derive(Debug)]
-struct Open<F> {
+struct OpenTrace<F> {
     file: File,
     format: F,
     /// End of what was written, without the footer.
@@ -166,7 +166,7 @@ impl<F: LiveFormat> Exporter for TraceFileExporter<F> {
         self.made = made;
         let mut format = F::new(run);
         format.header(&mut self.buffer);
-        self.open = Some(Open { file, format, end: 0 });
+        self.open = Some(OpenTrace { file, format, end: 0 });
         self.append().map_err(|e| {
             self.abandon();
             ExportError::fatal(self.error(e))

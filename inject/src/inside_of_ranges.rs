@@ -1,6 +1,6 @@
 //! What a thread knows of what it did inside of ranges that stay open: where the program's loop is, and what repeats there.
 
-use crate::patterns::{FOUND, Patterns};
+use crate::patterns::{FOUND, Patterns, with_patterns};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
@@ -61,18 +61,13 @@ impl Inside {
 
 thread_local! {
     pub(crate) static INSIDE: Inside = const { Inside::new() };
-    static PATTERNS: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
-}
-
-/// `None` in a thread that is ending.
-pub(crate) fn with_patterns<T>(work: impl FnOnce(&mut Patterns) -> T) -> Option<T> {
-    PATTERNS.try_with(|patterns| patterns.try_borrow_mut().ok().map(|mut patterns| work(&mut patterns))).ok().flatten()
+    pub(crate) static PATTERNS_INSIDE: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
 }
 
 /// This is launched inside of ranges.
 #[inline]
 pub(crate) fn launches(what: u64, is_graph: bool) {
-    let _ = with_patterns(|patterns| patterns.launches(what, is_graph));
+    let _ = with_patterns(&PATTERNS_INSIDE, |patterns| patterns.launches(what, is_graph));
 }
 
 /// Something begins outside of all ranges, at this second.

@@ -17,6 +17,7 @@
 //! | `windows` | windows of kernels by time |
 //! | `lacking` | what is said of options that the library was built without |
 //! | `names`, `open` | what a range is called, and what it means; how many are open |
+//! | `operator_sizes` | what an operator of PyTorch does, by the sizes in its name |
 //!
 //! The program is somebody else's: nothing unwinds into it, its output streams are left alone but for one line where
 //! what was asked for is not understood, and a run that cannot be written ends the recording, not the program.
@@ -29,6 +30,7 @@ mod lacking;
 mod model;
 mod names;
 mod open;
+mod operator_sizes;
 mod patterns;
 mod problems;
 mod program;

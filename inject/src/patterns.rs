@@ -4,7 +4,9 @@
 //! *stretch*. Where the last stretches have repeated, so many of them make a step, and what is like it later is one,
 //! too. Programs that do several things have several patterns; all threads of a process count them alike.
 
+use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
+use std::thread::LocalKey;
 
 /// Most stretches of one step.
 const LONGEST: usize = 4;
@@ -315,6 +317,16 @@ impl Patterns {
     }
 }
 
+/// Works on the stretches that a thread keeps in this cell. `None`, and nothing is done, in a thread that is ending, and
+/// where they are at work already.
+#[inline]
+pub(crate) fn with_patterns<T>(
+    cell: &'static LocalKey<RefCell<Patterns>>,
+    work: impl FnOnce(&mut Patterns) -> T,
+) -> Option<T> {
+    cell.try_with(|patterns| patterns.try_borrow_mut().ok().map(|mut patterns| work(&mut patterns))).ok().flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::StepKind::*;
@@ -432,6 +444,15 @@ mod tests {
         // A graph that is not known yet is none, either, nor are several that make a step together.
         (0..9).for_each(|graph| patterns.launches(1_000 + graph, true));
         assert_eq!(patterns.fetched(), Some(Other));
+    }
+
+    #[test]
+    fn who_is_at_work_already_gets_nothing_and_no_panic() {
+        thread_local! {
+            static CELL: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
+        }
+        assert_eq!(with_patterns(&CELL, |_| with_patterns(&CELL, |_| ())), Some(None));
+        assert_eq!(with_patterns(&CELL, |patterns| patterns.is_known()), Some(false));
     }
 
     #[test]

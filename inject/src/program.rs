@@ -6,7 +6,7 @@ mod inside;
 use crate::inside_of_ranges;
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{FOUND, Patterns, Repetition, StepKind};
+use crate::patterns::{FOUND, Patterns, Repetition, StepKind, with_patterns};
 use crate::step_names::StepNames;
 use candlescope_core::{Annotation, Phase, RangeKind, Ranges};
 use std::cell::{Cell, RefCell};
@@ -72,11 +72,6 @@ thread_local! {
 
 fn here() -> OwnStep {
     HERE.try_with(Cell::get).unwrap_or(NOWHERE)
-}
-
-/// `None` in a thread that is ending.
-fn with_patterns<T>(work: impl FnOnce(&mut Patterns) -> T) -> Option<T> {
-    PATTERNS.try_with(|patterns| patterns.try_borrow_mut().ok().map(|mut patterns| work(&mut patterns))).ok().flatten()
 }
 
 static AT_THREADS_END: OnceLock<fn()> = OnceLock::new();
@@ -236,7 +231,8 @@ impl OwnSteps {
         if here.is_open {
             return;
         }
-        let as_repeated = !here.marks_phases && with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
+        let as_repeated =
+            !here.marks_phases && with_patterns(&PATTERNS, |patterns| patterns.is_known()).unwrap_or(false);
         self.ranges.enter(self.names.at_begin(&self.ranges, as_repeated, self.model.is_some()), NUMBER);
         let begun = self.time.load(Ordering::Relaxed);
         HERE.set(OwnStep { is_open: true, fetched: None, as_repeated, began: Some(Instant::now()), begun, ..here });
@@ -248,7 +244,7 @@ impl OwnSteps {
     pub(crate) fn leave(&self) {
         self.leave_inside();
         if here().is_open {
-            let _ = with_patterns(Patterns::forget);
+            let _ = with_patterns(&PATTERNS, Patterns::forget);
             self.leave_as(None);
         }
     }
@@ -346,7 +342,7 @@ impl OwnSteps {
 
     /// What the stretch that has ended makes of its step, if that ends with it.
     fn was(&self) -> Said {
-        with_patterns(|patterns| self.ask(patterns)).unwrap_or_default()
+        with_patterns(&PATTERNS, |patterns| self.ask(patterns)).unwrap_or_default()
     }
 
     /// The same of these patterns.
@@ -395,7 +391,7 @@ impl OwnSteps {
                 self.begin_or_go_on(call.outside, window);
             }
         }
-        let _ = with_patterns(|patterns| patterns.launches(call.what, call.is_graph));
+        let _ = with_patterns(&PATTERNS, |patterns| patterns.launches(call.what, call.is_graph));
     }
 
     #[inline]
@@ -432,7 +428,7 @@ impl OwnSteps {
     fn comes_to(&self, window: u64) {
         let here = here();
         HERE.set(OwnStep { came_to: window, ..here });
-        let _ = with_patterns(Patterns::forget);
+        let _ = with_patterns(&PATTERNS, Patterns::forget);
         if let Some(model) = self.model.as_ref().filter(|_| self.recorded.in_windows && !here.marks_phases) {
             model.lose();
         }
@@ -447,7 +443,7 @@ impl OwnSteps {
         }
         if !here.is_open {
             // Anywhere between two results.
-            let _ = with_patterns(Patterns::forget);
+            let _ = with_patterns(&PATTERNS, Patterns::forget);
             return self.enter();
         }
         let renewed = if here.renewed_in == window { here.renewed } else { 0 };

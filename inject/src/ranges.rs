@@ -4,6 +4,7 @@
 
 use crate::names::cleaned;
 use crate::open;
+use crate::operator_sizes;
 use crate::program::end_with_this_thread;
 use crate::recording::{Recording, started, wanted, window};
 use crate::registered::RegisteredText;
@@ -22,6 +23,8 @@ struct Thread {
     left_out: Vec<(u32, u32)>,
     /// Open ranges that are phases.
     phases: Vec<(u64, Phase)>,
+    /// Open ranges whose texts said what they do.
+    told: Vec<(u64, Annotation)>,
     /// The range by a start that is a step. There is one at most, as it is in no other phase.
     step: Option<StartedStep>,
     /// Where it looks for a place for the next range by a start.
@@ -67,6 +70,7 @@ impl Default for Thread {
             domains: Vec::new(),
             left_out: Vec::new(),
             phases: Vec::new(),
+            told: Vec::new(),
             step: None,
             place: THREADS.fetch_add(1, Ordering::Relaxed).wrapping_mul(64),
             names: FxHashMap::default(),
@@ -170,9 +174,21 @@ impl Thread {
         recording.ranges.enter(name, number);
     }
 
+    /// Keeps what the range of this number says that it does. Where the program's model is known, steps have its FLOPs
+    /// already.
+    fn tell(&mut self, recording: &Recording, number: u64, called: GivenName<'_>) {
+        let GivenName::Text(text) = called else { return };
+        if let Some(does) = operator_sizes::told(text, recording.own.model.is_none()) {
+            self.told.push((number, does));
+        }
+    }
+
     /// What the range of this number did, which ends, if it is known. A phase in a phase is no step, and the outer one
     /// does what is done. Those of two domains may end in any order.
     fn did(&mut self, recording: &Recording, number: u64) -> Option<Annotation> {
+        if let Some(at) = self.told.iter().rposition(|(of, _)| *of == number) {
+            return Some(self.told.remove(at).1);
+        }
         let at = self.phases.iter().rposition(|(of, _)| *of == number)?;
         let (_, phase) = self.phases.remove(at);
         recording.own.model.as_ref().filter(|_| self.phases.is_empty())?.did(phase)
@@ -217,6 +233,7 @@ impl Thread {
         }
         let name = self.name(recording, domain, called);
         self.begin(recording, name, number(domain, depth));
+        self.tell(recording, number(domain, depth), called);
         if let Some(step) = &mut self.step {
             step.inside += 1;
         }
@@ -410,6 +427,29 @@ mod tests {
 
     fn paths(spans: &[SpanRecord]) -> Vec<&str> {
         spans.iter().map(|span| span.path.path.as_str()).collect()
+    }
+
+    #[test]
+    fn an_operator_with_sizes_has_its_shape_and_flops_and_its_step_their_sum() {
+        let (spans, steps, _) = recorded(None, |recording| {
+            push(recording, "decode");
+            for rows in [1, 4] {
+                push(recording, "aten::linear, seq = 1, sizes = [[1, 8], [16, 8], []]");
+                push(
+                    recording,
+                    &format!("aten::mm, op_id = {rows}, sizes = [[{rows}, 8], [8, 16]], input_op_ids = [(1,0)]"),
+                );
+                pop(recording);
+                pop(recording);
+            }
+            pop(recording);
+        });
+        let of = |name: &str| -> Vec<Option<u64>> {
+            spans.iter().filter(|span| span.path.path.ends_with(name)).map(|span| span.flops).collect()
+        };
+        assert_eq!(of("aten::mm"), [Some(256), Some(1024)]);
+        assert_eq!(of("aten::linear"), [None, None], "what is inside of it does the work");
+        assert_eq!(steps.iter().map(|step| step.flops).collect::<Vec<_>>(), [Some(1280)]);
     }
 
     #[test]

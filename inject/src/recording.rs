@@ -48,13 +48,13 @@ pub(crate) struct Recording {
     /// Those that began while too many were.
     unrecorded: AtomicU64,
     /// What the run says of both and of its steps.
-    told: Mutex<Told>,
+    told: Mutex<RunTotals>,
     process: u32,
 }
 
 /// What the run says beside its tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Told {
+struct RunTotals {
     unrecorded: u64,
     open: u64,
     known: StepTotals,
@@ -408,7 +408,7 @@ impl Recording {
 
     /// What the run says of its ranges and steps beside its tables.
     fn tell(&self) {
-        let now = Told {
+        let now = RunTotals {
             unrecorded: self.unrecorded.load(Ordering::Relaxed),
             open: self.start_end.open(),
             known: self.own.known(),
@@ -420,7 +420,7 @@ impl Recording {
             return;
         }
         let was_open = std::mem::replace(&mut *told, now).open;
-        let Told { unrecorded, open, known, panics, forked } = now;
+        let RunTotals { unrecorded, open, known, panics, forked } = now;
         let scope = lock(&self.scope);
         let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
         if panics > 0 {

@@ -17,25 +17,17 @@ const MAX_RATIO: usize = 200;
 /// Why there is no image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ImageError {
     /// The file is missing, or cannot be read.
     #[error("image {path} cannot be read: {cause}; give a PNG or JPEG file", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Unreadable { path: PathBuf, cause: std::io::Error },
     /// It begins as no PNG and no JPEG does.
     #[error("image {path} is neither PNG nor JPEG; convert it to one of them", path = path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-    },
+    Format { path: PathBuf },
     /// Its decoder refuses it.
     #[error("image {path} is damaged: {reason}; save it again, as PNG or JPEG", path = path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// What the decoder says.
         reason: String,
@@ -43,13 +35,11 @@ pub enum ImageError {
     /// It is too large, or too long.
     #[error("image {path} has {width} × {height} pixels, and {most}: scale or cut it", path = path.display())]
     Size {
-        /// The file.
         path: PathBuf,
         /// Pixels of a row.
         width: usize,
         /// Pixels of a column.
         height: usize,
-        /// The limit.
         most: String,
     },
     /// The build has no decoders.
@@ -57,10 +47,7 @@ pub enum ImageError {
         "image {path} cannot be decoded: this build was made without the feature `images`; build with it, or leave the \
          image out for a random one", path = path.display()
     )]
-    NoDecoder {
-        /// The file.
-        path: PathBuf,
-    },
+    NoDecoder { path: PathBuf },
 }
 
 /// The sizes that a model takes.

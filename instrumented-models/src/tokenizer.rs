@@ -21,27 +21,18 @@ const MAX_PENDING: usize = 16;
 /// Why text and tokens could not be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum TokenizerError {
     /// `tokenizer.json` cannot be read.
     #[error("cannot read the tokenizer {path}: {reason}; put the model's own tokenizer.json there", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    File { path: PathBuf, reason: String },
     /// The GGUF's tokenizer cannot be built.
     #[error(
         "cannot build a tokenizer from the metadata of {path}: {reason}; put the model's tokenizer.json beside the file, \
          or give a number of prompt tokens in place of a text",
         path = path.display()
     )]
-    Gguf {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    Gguf { path: PathBuf, reason: String },
     /// The library failed on a text or on tokens.
     #[error("the tokenizer failed: {0}")]
     Failed(String),

@@ -70,7 +70,7 @@ struct State {
     gone: Option<(u64, String)>,
 }
 
-/// One stage.
+/// A stage under way: its requests' clients share it.
 struct RunningStage {
     shared: Arc<Shared>,
     stage: usize,

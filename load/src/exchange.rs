@@ -23,7 +23,7 @@ use tokio::sync::watch;
 const MOST_ERROR: usize = 64 << 10;
 
 /// Longest answer to a question about the server itself.
-const MOST_PLAIN: usize = 4 << 20;
+pub(crate) const MOST_PLAIN: usize = 4 << 20;
 
 /// After the end of an answer, a connection that does not end its body within this time is not used again.
 const TAIL: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::connect::Connections;
 use crate::drive::Shared;
 use crate::error::LoadError;
-use crate::exchange::Client;
+use crate::exchange::{Client, MOST_PLAIN};
 use crate::failure::{Failure, FailureKind};
 use crate::options::{Endpoint, LoadOptions};
 use crate::prompts::{Content, Prompt, PromptSource, Prompts, synthetic_text};
@@ -143,9 +143,7 @@ struct Names {
 async fn models(client: &Client, address: &Address) -> Result<Result<ListedModels, String>, LoadError> {
     let shown = || address.shown("");
     match client.get(&address.target("/models"), LIST).await {
-        Ok(plain) if plain.status == 200 => {
-            Ok(listed(&plain.body, plain.server).map_err(|e| format!("its list of models is no JSON: {e}")))
-        }
+        Ok(plain) if plain.status == 200 => Ok(listed(&plain.body, plain.server)),
         Ok(plain) if matches!(plain.status, 401 | 403) => {
             let message = client.told(&crate::chunk::error_text(&plain.body));
             Err(LoadError::Refused { url: shown(), status: plain.status, message, remedy: KEY })
@@ -158,15 +156,22 @@ async fn models(client: &Client, address: &Address) -> Result<Result<ListedModel
     }
 }
 
-fn listed(body: &[u8], server: Option<String>) -> serde_json::Result<ListedModels> {
+fn listed(body: &[u8], server: Option<String>) -> Result<ListedModels, String> {
+    let no_json = |error: serde_json::Error| {
+        // What was cut off is no JSON, whatever it was.
+        if body.len() >= MOST_PLAIN {
+            return format!("its list of models is longer than the {MOST_PLAIN} bytes that are read of it");
+        }
+        format!("its list of models is no JSON: {error}")
+    };
     let first = match serde_json::from_slice::<Names>(body) {
         Ok(names) => names.data.or(names.models).and_then(|names| names.0),
         // JSON of another form names none.
         Err(error) if error.is_data() => None,
-        Err(error) => return Err(error),
+        Err(error) => return Err(no_json(error)),
     };
     let whole = match body.len() {
-        0..=MOST_KEPT => Ok(serde_json::from_slice(body)?),
+        0..=MOST_KEPT => Ok(serde_json::from_slice(body).map_err(no_json)?),
         bytes => Err(format!("its list of models has {bytes} bytes, and more than {MOST_KEPT} are not kept")),
     };
     Ok(ListedModels { first, whole, server })
@@ -277,5 +282,9 @@ mod tests {
         assert!(many.whole.unwrap_err().contains("are not kept"));
         assert_eq!(listed(b"{\"models\":[{\"x\":1},{\"name\":\"n\"}]}", None).unwrap().first.as_deref(), Some("n"));
         assert_eq!(listed(b"[1]", None).ok().and_then(|listed| listed.first), None);
+        assert!(listed(b"<html>", None).err().unwrap().starts_with("its list of models is no JSON"));
+        let cut = format!("{{\"data\":[{}", "{\"id\":\"m\"},".repeat(MOST_PLAIN / 11 + 1));
+        let cut = listed(&cut.as_bytes()[..MOST_PLAIN], None).err().unwrap();
+        assert!(cut.contains("longer than the 4194304 bytes"), "{cut}");
     }
 }

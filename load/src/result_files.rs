@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The file with everything.
-pub const RESULTS_FILE: &str = "load_test_results.json";
+pub const RESULTS_FILE: &str = candlescope_core::load_results::FILE;
 /// The file with a row a request.
 pub const REQUESTS_FILE: &str = "load_requests.csv";
 /// The chart of latency against load.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Version of the form of the results' file.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = candlescope_core::load_results::VERSION;
 
 /// What the server is.
 #[derive(Debug, Clone, Serialize)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// What was named cannot be watched, or the rows cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum MonitorError {
     /// The process is not there.
     #[error("{0}")]
@@ -21,15 +22,9 @@ pub enum MonitorError {
     NoMetrics {
         /// Where they were looked for.
         url: RedactedUrl,
-        /// What came instead.
         why: String,
     },
     /// The file with the rows cannot be written.
     #[error("cannot write {}: {cause}; free some space, or name another file with --csv", .path.display())]
-    Rows {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        cause: io::Error,
-    },
+    Rows { path: PathBuf, cause: io::Error },
 }

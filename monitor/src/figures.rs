@@ -60,7 +60,7 @@ impl GpuFigures {
         let Some(reason) = metric.strip_prefix(metric::GPU_THROTTLED_BY) else { return };
         let active = self.throttled.get_or_insert_default();
         // Clocks of a GPU without work are low by themselves.
-        if value > 0.0 && reason != "gpu_idle" {
+        if value > 0.0 && reason != metric::GPU_IDLE {
             active.push(reason.to_string());
         }
     }

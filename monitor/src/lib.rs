@@ -50,5 +50,5 @@ pub use sampler::Sampler;
 pub use screen::draw;
 pub use state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
 pub use windows::{
-    Against, FigureWindows, Plan, PrometheusError, ServerReading, Span, SpanValues, WindowOptions, read_windows,
+    EarlierWindows, FigureWindows, Plan, PrometheusError, ServerReading, Span, SpanValues, WindowOptions, read_windows,
 };

@@ -3,7 +3,7 @@
 use crate::figures::{GpuFigures, ProcessFigures};
 use crate::program::{Activity, ProgramFigures};
 use crate::state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
-use candlescope_core::numbers::{bytes, count, duration, significant, utc, watts};
+use candlescope_core::numbers::{self, bytes, duration, significant, utc, watts};
 use std::time::Duration;
 
 /// `12:34:56`, the system clock's time in UTC.
@@ -163,8 +163,7 @@ pub(crate) fn machine(monitor: &Monitor) -> Option<String> {
 }
 
 pub(crate) fn plural(n: f64, noun: &str) -> String {
-    let s = if n == 1.0 { "" } else { "s" };
-    format!("{} {noun}{s}", count(n.max(0.0) as u64))
+    numbers::plural(n.max(0.0) as u64, noun)
 }
 
 /// What is known of `parts`; `None` if nothing is.

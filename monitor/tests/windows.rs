@@ -1,7 +1,7 @@
 //! Windows of a server from a scripted Prometheus: what is asked, what is read, and what is said where nothing comes.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope_monitor::{Against, PrometheusError, ServerReading, Span, WindowOptions, read_windows};
+use candlescope_monitor::{EarlierWindows, PrometheusError, ServerReading, Span, WindowOptions, read_windows};
 use candlescope_testkit::collector::{Got, nobody, reply, serve};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn the_time_before_the_last_start_is_asked_for() {
         NOW - 3 * DAY
     );
     let (url, got) = scripted(&[(ok, RUNS), (ok, &starts), (ok, FIGURES), (ok, FIGURES)]);
-    let options = WindowOptions::new(url).last(Duration::from_secs(600)).against(Against::LastStart).windows(3);
+    let options = WindowOptions::new(url).last(Duration::from_secs(600)).against(EarlierWindows::LastStart).windows(3);
     let reading = read(&options).expect("windows");
     assert_eq!(reading.plan.started_s, Some(start));
     assert_eq!(reading.plan.before.last(), Some(&Span { from_s: start - 660, to_s: start - 60 }));
@@ -112,7 +112,7 @@ fn the_time_before_the_last_start_is_asked_for() {
     // The only run that is known may be older than what Prometheus keeps.
     let (url, _) =
         scripted(&[(ok, RUNS), (ok, &starts.replace(&format!("\"{start}\""), &format!("\"{}\"", NOW - 3 * DAY)))]);
-    let error = read(&WindowOptions::new(url).against(Against::LastStart)).expect_err("no start").to_string();
+    let error = read(&WindowOptions::new(url).against(EarlierWindows::LastStart)).expect_err("no start").to_string();
     assert!(error.contains("no start of {}") && error.contains("--against 24h"), "{error}");
 }
 
@@ -141,11 +141,11 @@ fn every_error_names_the_thing_and_the_remedy() {
     let error = said(&[("200 OK", NOTHING)]);
     assert!(error.contains("no series candlescope_run_info{}") && error.contains("--select"), "{error}");
     let error = said(&[("200 OK", RUNS), ("200 OK", NOTHING)]);
-    assert!(error.contains("too few samples") && error.contains("a longer --last"), "{error}");
+    assert!(error.contains("no figure of candlescope programs") && error.contains("a longer --last"), "{error}");
 
     let of = |last: u64, by: u64| {
         let options = WindowOptions::new(scripted(&[("200 OK", RUNS)]).0).last(Duration::from_secs(last));
-        read(&options.against(Against::Earlier(Duration::from_secs(by)))).expect_err("no windows").to_string()
+        read(&options.against(EarlierWindows::Earlier(Duration::from_secs(by)))).expect_err("no windows").to_string()
     };
     assert!(of(100, 3600).contains("give 3m or more"));
     assert!(of(1800, 600).contains("would overlap"));

@@ -39,7 +39,7 @@ impl Promise {
 
 /// A gain that was measured, on the same scale, with its interval where there are runs enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Obtained {
+pub struct MeasuredGain {
     /// Share of the time that is saved: 0.1 for a tenth less, below 0 where it became slower.
     pub gain: f64,
     /// Lower end of its interval.
@@ -126,7 +126,7 @@ pub struct Phase {
     /// What was promised, if anything.
     pub promised: Option<Promise>,
     /// What was measured; `None` where nothing ran, a run failed, or the times could not be compared.
-    pub obtained: Option<Obtained>,
+    pub obtained: Option<MeasuredGain>,
     /// What became of it.
     pub verdict: Verdict,
     /// Why it has this verdict, for people: the interval of the change, a limit that it breaks, an error.

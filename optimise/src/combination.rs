@@ -1,10 +1,10 @@
 //! Remedies whose gains do not add up, as findings or the replay of a step say: several that gain more together than each by itself are
 //! tried as one, and of those that gain no more together than the larger alone, no sum is promised.
 //!
-//! What findings gain together is simulated and never added up ([`Together`], and the stages of a [`Roadmap`]); where a replay
+//! What findings gain together is simulated and never added up ([`JointGain`], and the stages of a [`Roadmap`]); where a replay
 //! knows the remedies' own changes, it is asked for both at once.
 //!
-//! [`Together`]: candlescope_figures::advice::Together
+//! [`JointGain`]: candlescope_figures::advice::JointGain
 //! [`Roadmap`]: candlescope_figures::advice::Roadmap
 
 use crate::account::{Interaction, Promise};
@@ -109,14 +109,14 @@ pub(crate) fn combinations(
 }
 
 /// What findings of a kind of step gain together, all of which singles obtain.
-struct Told {
+struct CombinedGain {
     kind: String,
     /// In ascending order, each once.
     members: Vec<usize>,
     gain: Estimate,
 }
 
-fn told(diagnosis: &Diagnosis, singles: &[Single]) -> Vec<Told> {
+fn told(diagnosis: &Diagnosis, singles: &[Single]) -> Vec<CombinedGain> {
     let together = diagnosis.together.iter().map(|one| (&one.phase, one.codes.clone(), one.gain));
     let stages = diagnosis.roadmaps.iter().flat_map(|roadmap| {
         let codes = |n: usize| roadmap.stages[..n].iter().map(|stage| stage.code).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ fn told(diagnosis: &Diagnosis, singles: &[Single]) -> Vec<Told> {
             .any(|advice| advice.disturbed && advice.place.phase == *kind && codes.contains(&advice.code));
         let members: Option<BTreeSet<usize>> = codes.iter().map(|code| obtaining(*code, singles)).collect();
         let members = members.filter(|members| members.len() > 1 && !is_disturbed)?;
-        Some(Told { kind: kind.clone(), members: members.into_iter().collect(), gain })
+        Some(CombinedGain { kind: kind.clone(), members: members.into_iter().collect(), gain })
     };
     together.chain(stages).filter_map(one).collect()
 }
@@ -162,7 +162,7 @@ fn alone(diagnosis: &Diagnosis, attempt: &Attempt) -> f64 {
 
 /// What the findings of these gain the run together: of each kind of step the largest set that is known, else the largest of
 /// the members' own.
-fn of_findings(state: &State<'_>, singles: &[Single], members: &[usize], told: &[Told]) -> Option<Promised> {
+fn of_findings(state: &State<'_>, singles: &[Single], members: &[usize], told: &[CombinedGain]) -> Option<Promised> {
     let mut by_kind = ByKind::new();
     for step in &state.diagnosis.steps {
         let of_kind = told.iter().filter(|told| told.kind == step.phase);
@@ -254,7 +254,7 @@ mod tests {
     use crate::remedies::ALL;
     use candlescope_core::run::RunManifest;
     use candlescope_figures::advice::{
-        Advice, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Roadmap, RoadmapStage, Together,
+        Advice, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, JointGain, Roadmap, RoadmapStage,
         UnobservedStep,
     };
 
@@ -296,6 +296,7 @@ mod tests {
             observed_ns: 1e6,
             unobserved_ns: 1e6,
             bound_ns: None,
+            range_ns: None,
             basis: "made",
             device_ns: None,
             share_of_time,
@@ -304,7 +305,7 @@ mod tests {
         Diagnosis {
             steps: vec![step("decode", 0.8), step("prefill", 0.2)],
             findings: findings.iter().map(|(code, gain)| finding(*code, *gain)).collect(),
-            together: vec![Together { phase: "decode".into(), codes, gain: around(together) }],
+            together: vec![JointGain { phase: "decode".into(), codes, gain: around(together) }],
             ..Diagnosis::default()
         }
     }
@@ -346,7 +347,7 @@ mod tests {
             diagnosis.steps[1].unobserved_ns = prompt_ns;
             // What prompts gain together by findings is no gain with quantised weights.
             let codes = findings.iter().map(|(code, _)| *code).collect();
-            diagnosis.together.push(Together { phase: "prefill".into(), codes, gain: around(0.3) });
+            diagnosis.together.push(JointGain { phase: "prefill".into(), codes, gain: around(0.3) });
             found(&Facts { prompt_rows: Some(10.0), ..facts() }, &diagnosis)
         };
         // Ten rows of a step of 0.75 ms, each six tenths of it: 4.5 ms, where a prompt takes 5 ms.

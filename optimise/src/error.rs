@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// Why nothing can be optimised.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum OptimiseError {
     /// The program cannot be run as it is.
     #[error(transparent)]
@@ -17,7 +18,6 @@ pub enum OptimiseError {
     /// A station of a journey is nothing of the kind.
     #[error("{path} cannot be read as a study, a comparison or the results of a load: {why}", path = path.display())]
     Station {
-        /// The path.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -27,16 +27,10 @@ pub enum OptimiseError {
     Open(#[from] OpenError),
     /// A file cannot be written.
     #[error("cannot write {path}: {cause}. Free space, or name another directory with --out", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Write { path: PathBuf, cause: std::io::Error },
     /// There is nothing to go on with.
     #[error("{path} holds no optimisation to go on with ({why}): leave --resume out, or name its directory", path = path.display())]
     Resume {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -47,21 +41,14 @@ pub enum OptimiseError {
          begin anew with another --out", path = path.display()
     )]
     Changed {
-        /// The file.
         path: PathBuf,
         /// What has changed: `candlescope`, or a file.
         what: String,
         /// By which it was told then, or `none`.
         then: String,
-        /// And now.
         now: String,
     },
     /// It was begun with another command.
     #[error("{path} was begun with other options (as {begun}): give the same ones, or another --out", path = path.display())]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// The command.
-        begun: String,
-    },
+    Other { path: PathBuf, begun: String },
 }

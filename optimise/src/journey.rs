@@ -1,7 +1,7 @@
 //! The same account of what was tried by hand: from studies, comparisons and load tests that exist, in the order in which
 //! they are given. Each is held against the best before it.
 
-use crate::account::{Account, BeforeAfter, Ended, Obtained, Phase, Verdict};
+use crate::account::{Account, BeforeAfter, Ended, MeasuredGain, Phase, Verdict};
 use crate::error::OptimiseError;
 use crate::goal::Aim;
 use crate::remedies::Answers;
@@ -13,6 +13,7 @@ use crate::words::signed;
 use crate::write;
 use candlescope_compare::{CasesSide, CompareOptions, Outcome, compare_cases};
 use candlescope_core::files::read_text_limited;
+use candlescope_core::load_results;
 use candlescope_core::numbers::significant;
 use candlescope_lab::compare::{Target, cases_of};
 use candlescope_reader::ReadLimits;
@@ -139,7 +140,7 @@ fn find(station: &Station, aim: Aim, limits: &ReadLimits) -> Result<StationKind,
     if let Ok(account) = write::read_account(&path.join("study.json")) {
         return Ok(StationKind::Account(Box::new(account)));
     }
-    let (compared, load) = (path.join("compare.json"), path.join("load_test_results.json"));
+    let (compared, load) = (path.join("compare.json"), path.join(load_results::FILE));
     if compared.is_file() {
         return of_comparison(&json(&compared)?, station, aim)
             .map(|phase| StationKind::Comparison(Box::new(phase)))
@@ -214,7 +215,7 @@ fn of_comparison(json: &Value, station: &Station, aim: Aim) -> Result<Phase, Str
     let change = estimate["change"].as_f64().ok_or("its step has no estimate: it is no comparison of runs")?;
     let mut phase = blank("compare", &station.label, &Change::default(), Answers::Rounded);
     let (low, high) = (estimate["low"].as_f64(), estimate["high"].as_f64());
-    phase.obtained = Some(Obtained { gain: -change, low: high.map(|high| -high), high: low.map(|low| -low) });
+    phase.obtained = Some(MeasuredGain { gain: -change, low: high.map(|high| -high), high: low.map(|low| -low) });
     let outcome = json["outcome"].as_str().unwrap_or_default();
     phase.verdict = if outcome == Outcome::Better.as_str() { Verdict::Kept } else { Verdict::Rejected };
     phase.why = format!("{outcome}: a step changes by {}", signed(change));
@@ -277,7 +278,7 @@ fn held_against(before: &State, after: &State, aim: Aim) -> Phase {
     let ratio = figure.after / figure.before;
     let gain = if figure.name == "output_tps" { 1.0 - 1.0 / ratio } else { 1.0 - ratio };
     phase.why = format!("{} changes by {}; one measurement of each has no interval", figure.name, signed(ratio - 1.0));
-    phase.obtained = Some(Obtained { gain, low: None, high: None });
+    phase.obtained = Some(MeasuredGain { gain, low: None, high: None });
     phase.verdict = if gain > LEAST { Verdict::Kept } else { Verdict::Rejected };
     phase
 }
@@ -305,7 +306,7 @@ fn of_goodput(phase: &mut Phase, before: &State, after: &State) {
     // Of more requests a second, each takes the reciprocal; from nothing or to nothing, that is no share.
     let gain = 1.0 - a / b;
     if a > 0.0 && b > 0.0 {
-        phase.obtained = Some(Obtained { gain, low: None, high: None });
+        phase.obtained = Some(MeasuredGain { gain, low: None, high: None });
     }
     phase.verdict = if gain > LEAST { Verdict::Kept } else { Verdict::Rejected };
 }
@@ -338,7 +339,7 @@ fn of_cases(phase: &mut Phase, a: &CasesSide, b: &CasesSide) {
     let mut estimates: Vec<_> = decisive.iter().filter_map(|figure| figure.estimate).collect();
     estimates.sort_by(|x, y| x.change.total_cmp(&y.change));
     if let Some(middle) = estimates.get(estimates.len() / 2) {
-        phase.obtained = Some(Obtained {
+        phase.obtained = Some(MeasuredGain {
             gain: -middle.change,
             low: middle.high.map(|high| -high),
             high: middle.low.map(|low| -low),

@@ -44,8 +44,8 @@ mod words;
 mod write;
 
 pub use account::{
-    Account, BeforeAfter, ByHand, Difference, Ended, Interaction, Obtained, Phase, Promise, QualityMeasured, Verdict,
-    Within,
+    Account, BeforeAfter, ByHand, Difference, Ended, Interaction, MeasuredGain, Phase, Promise, QualityMeasured,
+    Verdict, Within,
 };
 pub use chart::waterfall;
 pub use error::OptimiseError;

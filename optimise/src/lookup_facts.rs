@@ -20,7 +20,7 @@ pub(crate) struct Lookup {
 /// Steps that are left of all texts, for each token that is decoded: 1 where none is looked up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct StepsLeft {
-    /// All of them.
+    /// All steps that are left, those that check tokens included.
     pub(crate) steps: f64,
     /// Those among them that check tokens, and take longer for it.
     pub(crate) checks: f64,

@@ -27,7 +27,7 @@ pub(crate) enum Level {
 
 /// What the percentiles of a side come to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Held {
+pub(crate) struct LimitCheck {
     pub(crate) level: Level,
     /// The percentile that is above its limit, in words.
     pub(crate) above: Option<String>,
@@ -36,12 +36,12 @@ pub(crate) struct Held {
 }
 
 /// Both sides, before and after.
-pub(crate) type Sides = [Held; 2];
+pub(crate) type Sides = [LimitCheck; 2];
 
 /// Holds the percentiles over the measured requests of all `runs` against their limits.
-pub(crate) fn held(runs: &[String], slo: &Slo, limits: &ReadLimits) -> Held {
+pub(crate) fn held(runs: &[String], slo: &Slo, limits: &ReadLimits) -> LimitCheck {
     if !slo.limits_percentiles() {
-        return Held::default();
+        return LimitCheck::default();
     }
     let of_run = |run: Run| -> Vec<RequestFigures> {
         Analysis::of(&run).latency.requests.into_iter().filter(|request| !request.warmup).collect()
@@ -52,7 +52,7 @@ pub(crate) fn held(runs: &[String], slo: &Slo, limits: &ReadLimits) -> Held {
     let read: Vec<Vec<RequestFigures>> = requests.into_iter().flatten().collect();
     if read.is_empty() && unread > 0 {
         let above = Some(format!("none of {unread} runs can be read for its percentiles"));
-        return Held { level: Level::HardlyAbove, above, unread };
+        return LimitCheck { level: Level::HardlyAbove, above, unread };
     }
     let held = of_requests(&read, slo);
     // What is missing may be what would have told.
@@ -61,12 +61,12 @@ pub(crate) fn held(runs: &[String], slo: &Slo, limits: &ReadLimits) -> Held {
         Level::Above if unread > 0 => Level::HardlyAbove,
         level => level,
     };
-    Held { level, unread, ..held }
+    LimitCheck { level, unread, ..held }
 }
 
 /// Of the requests of each run.
-fn of_requests(runs: &[Vec<RequestFigures>], slo: &Slo) -> Held {
-    let mut worst = Held::default();
+fn of_requests(runs: &[Vec<RequestFigures>], slo: &Slo) -> LimitCheck {
+    let mut worst = LimitCheck::default();
     for limit in slo.percentiles() {
         let times: Vec<Vec<f64>> = runs.iter().map(|requests| times(requests, limit.figure)).collect();
         let held = of_times(&times, &limit);
@@ -96,10 +96,10 @@ fn times(requests: &[RequestFigures], figure: SloFigure) -> Vec<f64> {
 }
 
 /// One percentile, of the times of each run.
-fn of_times(runs: &[Vec<f64>], limit: &PercentileLimit) -> Held {
+fn of_times(runs: &[Vec<f64>], limit: &PercentileLimit) -> LimitCheck {
     let all = runs.concat();
     let requests = all.len();
-    let Some(reached) = limit.reached(all) else { return Held::default() };
+    let Some(reached) = limit.reached(all) else { return LimitCheck::default() };
     // The share that may be above, and by how many requests each run has more of them. What makes one request of a run slow makes
     // others slow: runs are what is independent.
     let share = f64::from(100 - limit.percent) / 100.0;
@@ -113,7 +113,7 @@ fn of_times(runs: &[Vec<f64>], limit: &PercentileLimit) -> Held {
     let is_clear = !too_few && sum.abs() > CLEAR * (squares * n / (n - 1.0)).sqrt();
     if reached <= most {
         let level = if is_clear { Level::Within } else { Level::HardlyWithin };
-        return Held { level, ..Held::default() };
+        return LimitCheck { level, ..LimitCheck::default() };
     }
     let is = if reached.is_finite() { format!("is {}", duration(reached)) } else { "has no end".to_string() };
     let above = format!("{limit} of {requests} requests {is}, above the limit of {}", duration(most));
@@ -125,7 +125,7 @@ fn of_times(runs: &[Vec<f64>], limit: &PercentileLimit) -> Held {
         }
         () => (Level::HardlyAbove, format!("{above}, which may be by chance, as runs differ")),
     };
-    Held { level, above: Some(above), unread: 0 }
+    LimitCheck { level, above: Some(above), unread: 0 }
 }
 
 /// A change of goodput where a side that is clearly above a percentile's limit keeps the limits not at all. What is not clear makes
@@ -236,7 +236,7 @@ mod tests {
         let gone = ["/nowhere/a".to_string(), "/nowhere/b".to_string()];
         let held = held(&gone, &slo, &limits);
         assert_eq!((held.level, held.unread), (Level::HardlyAbove, 2));
-        let words = in_words(&[Held::default(), held]);
+        let words = in_words(&[LimitCheck::default(), held]);
         assert!(
             words.contains("none of 2 runs can be read") && words.contains("2 runs cannot be read any more"),
             "{words}"
@@ -249,7 +249,7 @@ mod tests {
         use Outcome::{Better, Equivalent, Undecided, Worse};
         let of = |outcome: Outcome, before: Level, after: Level| {
             let change = GoodputChange { before: 3.0, after: 2.0, interval: Some((-1.5, -0.5)), outcome, pairs: 9 };
-            let counted = counted(change, &[before, after].map(|level| Held { level, ..Held::default() }));
+            let counted = counted(change, &[before, after].map(|level| LimitCheck { level, ..LimitCheck::default() }));
             (counted.before, counted.after, counted.outcome, counted.interval.is_some())
         };
         for outcome in [Better, Equivalent, Undecided, Worse] {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn both_sides_above_a_limit_are_told_in_words_of_their_own() {
-        let above = |words: &str| Held { level: Level::Above, above: Some(words.to_string()), unread: 0 };
+        let above = |words: &str| LimitCheck { level: Level::Above, above: Some(words.to_string()), unread: 0 };
         let words = in_words(&[above("ttft_p99 is 4 s"), above("ttft_p99 is 3 s")]);
         assert_eq!(
             words,

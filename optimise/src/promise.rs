@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::goal::Goal;
     use candlescope_core::run::RunManifest;
-    use candlescope_figures::advice::{Diagnosis, Together, UnobservedStep};
+    use candlescope_figures::advice::{Diagnosis, JointGain, UnobservedStep};
 
     #[test]
     fn all_findings_at_once_are_a_promise_that_somebody_can_name() {
@@ -133,12 +133,13 @@ mod tests {
             observed_ns: 1e6,
             unobserved_ns: 1e6,
             bound_ns: None,
+            range_ns: None,
             basis: "made",
             device_ns: None,
             share_of_time: 0.5,
         };
         let gain = Estimate { low: 0.2, mid: 0.4, high: 0.6 };
-        let together = Together { phase: "decode".into(), codes: vec![AdviceCode::Preempted], gain };
+        let together = JointGain { phase: "decode".into(), codes: vec![AdviceCode::Preempted], gain };
         let (facts, goal) = (Facts::of(&RunManifest::default()), Goal::default());
         let of = |diagnosis: &Diagnosis| named(&State { facts: &facts, goal: &goal, diagnosis }, None, "together");
         let found = of(&Diagnosis { steps: vec![step], together: vec![together], ..Diagnosis::default() }).unwrap();

@@ -85,6 +85,7 @@ mod tests {
             observed_ns: ns,
             unobserved_ns: ns,
             bound_ns: None,
+            range_ns: None,
             basis: "made",
             device_ns: None,
             share_of_time,

@@ -264,7 +264,7 @@ fn setting(page: &mut String, account: &Account) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::{BeforeAfter, Interaction, Obtained};
+    use crate::account::{BeforeAfter, Interaction, MeasuredGain};
     use crate::remedies::Answers;
     use crate::search::blank;
     use crate::setting::Change;
@@ -275,7 +275,7 @@ mod tests {
             |name: &str, before: f64, after: f64| BeforeAfter { name: name.into(), before, after, change: None };
         let kept = |before: f64, after: f64| Phase {
             verdict: Verdict::Kept,
-            obtained: Some(Obtained { gain: -0.1, low: None, high: None }),
+            obtained: Some(MeasuredGain { gain: -0.1, low: None, high: None }),
             figures: vec![figure("step_ns", 1e6, 1.1e6), figure(GOODPUT, before, after)],
             ..blank("batch", "More sequences", &Change::default().option("batch", 4), Answers::Rounded)
         };
@@ -306,7 +306,7 @@ mod tests {
     fn what_is_gone_is_called_what_it_is_a_share_of() {
         let kept = |other_steps| Phase {
             verdict: Verdict::Kept,
-            obtained: Some(Obtained { gain: 0.5, low: None, high: None }),
+            obtained: Some(MeasuredGain { gain: 0.5, low: None, high: None }),
             other_steps,
             ..blank("one", "One", &Change::default(), Answers::Same)
         };

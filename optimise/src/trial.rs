@@ -1,6 +1,6 @@
 //! Two settings run in turns.
 
-use crate::account::{BeforeAfter, Obtained};
+use crate::account::{BeforeAfter, MeasuredGain};
 use crate::facts::Facts;
 use crate::options::LEAST_PAIRS;
 use crate::percentiles::{self, Sides};
@@ -120,10 +120,10 @@ impl Trial {
     }
 
     /// What the step gains.
-    pub(crate) fn obtained(&self) -> Option<Obtained> {
+    pub(crate) fn obtained(&self) -> Option<MeasuredGain> {
         let estimate = self.comparison.step.as_ref()?.estimate?;
         // A change of −10 % is a gain of 10 %.
-        Some(Obtained {
+        Some(MeasuredGain {
             gain: -estimate.change,
             low: estimate.high.map(|high| -high),
             high: estimate.low.map(|low| -low),
@@ -131,13 +131,13 @@ impl Trial {
     }
 
     /// What requests gain by this figure: less time, or more tokens a second.
-    pub(crate) fn obtained_of(&self, figure: &str) -> Option<Obtained> {
+    pub(crate) fn obtained_of(&self, figure: &str) -> Option<MeasuredGain> {
         let change = self.comparison.figures.iter().find(|known| known.name == figure)?.estimate?;
         // Of tokens a second, more is better: a token takes the reciprocal.
         let gain = |by: f64| if figure == "output_tps" { 1.0 - 1.0 / (1.0 + by) } else { -by };
         let (low, high) = (change.low.map(gain), change.high.map(gain));
         let (low, high) = if figure == "output_tps" { (low, high) } else { (high, low) };
-        Some(Obtained { gain: gain(change.change), low, high })
+        Some(MeasuredGain { gain: gain(change.change), low, high })
     }
 
     /// Figures before and after.

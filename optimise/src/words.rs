@@ -1,6 +1,7 @@
 //! Words for shells, and shares for people.
 
-use candlescope_core::numbers::percent;
+pub use candlescope_core::numbers::gain;
+use candlescope_core::numbers::signed_percent;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Name of the figure of requests that keep all limits, a second.
@@ -25,17 +26,12 @@ pub(crate) fn of_requests(figure: &str) -> &str {
     }
 }
 
-/// A change with its sign: `−12.3 %`, `+4.0 %`.
+/// A change with its sign: `−12.3 %`, `+4.0 %`, and `±0.0 %` for what is too small to be shown.
 pub(crate) fn signed(share: f64) -> String {
     if share.abs() < 5e-4 {
         return "±0.0 %".to_string();
     }
-    if share < 0.0 { format!("−{}", percent(-share)) } else { format!("+{}", percent(share)) }
-}
-
-/// A gain as people read it; a loss has a minus.
-pub fn gain(share: f64) -> String {
-    if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
+    signed_percent(share)
 }
 
 /// By which a text is told from others without having it.

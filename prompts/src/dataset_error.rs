@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 /// The prompts of a data set cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum DatasetError {
     /// It cannot be read.
     #[error("cannot read {}: {cause}", .path.display())]
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
         cause: io::Error,
     },
     /// A line or an entry is not what it should be.
     #[error("{}, {place}: {why}", .path.display())]
     Entry {
-        /// The file.
         path: PathBuf,
         /// Line or number of the entry.
         place: String,
@@ -35,14 +34,7 @@ pub enum DatasetError {
     },
     /// A variant has to be named, or does not exist.
     #[error("{} has the variants {}: {why}", .path.display(), .variants.join(", "))]
-    Variant {
-        /// The directory.
-        path: PathBuf,
-        /// Those there are.
-        variants: Vec<String>,
-        /// What to do.
-        why: String,
-    },
+    Variant { path: PathBuf, variants: Vec<String>, why: String },
     /// It has texts and images.
     #[error(
         "{} mixes texts and images: {text} is a text, {image} an image; keep them in two data sets, or in two variants \
@@ -52,9 +44,7 @@ pub enum DatasetError {
     Mixed {
         /// The file or directory.
         path: PathBuf,
-        /// A text.
         text: String,
-        /// An image.
         image: String,
     },
 }

@@ -15,13 +15,13 @@ const METADATA: [&str; 2] = ["metadata.toml", "metadata.json"];
 #[derive(Deserialize)]
 struct Metadata {
     default: Option<String>,
-    variants: Option<BTreeMap<String, Named>>,
+    variants: Option<BTreeMap<String, NamedFile>>,
 }
 
 /// A variant: its file or directory.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Named {
+enum NamedFile {
     File(String),
     Described {
         file: String,
@@ -135,8 +135,8 @@ fn described(path: &Path, metadata: &Path, variant: Option<&str>) -> Result<Vec<
     }
     let variants = listed.into_iter().map(|(name, named)| {
         let (file, separator) = match named {
-            Named::File(file) => (file, None),
-            Named::Described { file, separator } => (file, separator),
+            NamedFile::File(file) => (file, None),
+            NamedFile::Described { file, separator } => (file, separator),
         };
         let path = within(path, Path::new(&file)).map_err(&wrong)?;
         Ok((name, Variant { path, separator }))

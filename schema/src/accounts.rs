@@ -8,6 +8,6 @@ pub mod energy_curve;
 mod kv_bytes;
 mod work_shares;
 
-pub use divided::{Divided, Outermost, divided};
+pub use divided::{Division, Outermost, divided};
 pub use kv_bytes::kv_bytes_of_a_token;
 pub use work_shares::WorkShares;

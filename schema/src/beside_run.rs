@@ -4,49 +4,49 @@
 
 use std::path::Path;
 
-/// Pages, texts and figures of `report`.
+/// The page of `report`, and of studies.
 pub const REPORT_PAGE: &str = "report.html";
-/// Of the same.
+/// The report as Markdown, of `report`.
 pub const REPORT_TEXT: &str = "report.md";
-/// Of the same.
+/// Every operator, of `report`.
 pub const OPERATORS: &str = "operators.md";
-/// Of the same.
+/// All figures for programs, of `report`.
 pub const METRICS: &str = "metrics.json";
-/// Of the same.
+/// What who decides needs, of `report`.
 pub const STAKEHOLDER_SUMMARY: &str = "stakeholder_summary.md";
-/// Of the same.
+/// What the figures rest on, of `report`.
 pub const ASSUMPTIONS: &str = "assumptions.md";
-/// Of the same: what `run.json` says of the machine.
+/// What `run.json` says of the machine, of `report`.
 pub const ENVIRONMENT: &str = "env.json";
-/// Of the same: what `run.json` says of the configuration.
+/// What `run.json` says of the configuration, of `report`.
 pub const INPUTS: &str = "inputs.yaml";
-/// `report` of ranks.
+/// The page of `report` of ranks.
 pub const RANKS_PAGE: &str = "ranks.html";
-/// Of the same.
+/// The figures of `report` of ranks.
 pub const RANKS_JSON: &str = "ranks.json";
-/// `export perfetto` of ranks.
+/// What `export perfetto` of ranks writes.
 pub const RANKS_TRACE: &str = "ranks.pftrace";
-/// `export chrome`.
+/// What `export chrome` writes.
 pub const CHROME: &str = "trace.json";
-/// `export perfetto`.
+/// What `export perfetto` writes.
 pub const PERFETTO: &str = "trace.pftrace";
-/// `export kineto`.
+/// What `export kineto` writes.
 pub const KINETO: &str = "kineto.json";
 /// The folder of `export kineto` of ranks.
 pub const KINETO_FOLDER: &str = "kineto";
-/// `export firefox`.
+/// What `export firefox` writes.
 pub const FIREFOX: &str = "firefox.json.gz";
-/// `export pprof`.
+/// What `export pprof` writes.
 pub const PPROF: &str = "pprof.pb.gz";
-/// `export stacks`.
+/// What `export stacks` writes of time on the CPU.
 pub const STACKS: &str = "stacks.folded";
-/// The same off the CPU.
+/// What `export stacks` writes of time off the CPU.
 pub const STACKS_OFF_CPU: &str = "stacks-off-cpu.folded";
-/// `roofline`.
+/// The page of `roofline`.
 pub const ROOFLINE_PAGE: &str = "roofline.html";
-/// Of the same.
+/// What `roofline` expects of a model on a device, as JSON.
 pub const STATIC_ANALYSIS: &str = "static_analysis.json";
-/// Of the same.
+/// What `roofline` finds in a run, as JSON.
 pub const DYNAMIC_ANALYSIS: &str = "dynamic_analysis.json";
 
 /// What is said of a crash of the command that recorded the run: nothing makes this again.

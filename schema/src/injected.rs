@@ -1,6 +1,13 @@
 //! What `candlescope record` tells the library that it has loaded into a program, by variables; and what that library
 //! calls things.
 
+/// NVIDIA's variable that names the library which the driver loads, in `cuInit`.
+pub const CUDA_LIBRARY: &str = "CUDA_INJECTION64_PATH";
+
+/// NVIDIA's variable that names the library which NVTX loads: in each library that makes ranges, when that makes its
+/// first.
+pub const NVTX_LIBRARY: &str = "NVTX_INJECTION64_PATH";
+
 /// What is recorded, and where to, as `CANDLESCOPE` says it to programs that link candlescope. That variable stays the
 /// user's: a program that links candlescope has a session of its own.
 pub const SESSION: &str = "CANDLESCOPE_INJECT_SESSION";

@@ -24,6 +24,8 @@ mod host_ns;
 #[doc(hidden)]
 pub mod injected;
 #[doc(hidden)]
+pub mod load_results;
+#[doc(hidden)]
 pub mod metric;
 #[doc(hidden)]
 pub mod numbers;

@@ -6,6 +6,8 @@ pub const HOST: &str = "host";
 
 /// What the name of a sample begins with that says whether a reason holds clocks down.
 pub const GPU_THROTTLED_BY: &str = "candlescope_gpu_throttled_";
+/// The reason, after [`GPU_THROTTLED_BY`], that holds clocks down because nothing runs: no throttling.
+pub const GPU_IDLE: &str = "gpu_idle";
 /// What the name of a sample of a clock begins with.
 pub const GPU_CLOCK_OF: &str = "candlescope_gpu_clock_hertz_";
 

@@ -67,6 +67,22 @@ pub fn percent(share: f64) -> String {
     if share > 0.0 && percent < 0.05 { "<0.1 %".to_string() } else { format!("{percent:.1} %") }
 }
 
+/// A change as a percentage, with its sign: `+5.1 %`, `−12.3 %`; none has no sign.
+pub fn signed_percent(share: f64) -> String {
+    let shown = percent(share.abs());
+    if shown == "0.0 %" { shown } else { format!("{}{shown}", if share < 0.0 { "−" } else { "+" }) }
+}
+
+/// A gain as a percentage; a loss has a minus.
+pub fn gain(share: f64) -> String {
+    if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
+}
+
+/// A number of things: `1 window`, `2 windows`.
+pub fn plural(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// Bytes in binary units: `512 B`, `1.50 GiB`.
 pub fn bytes(n: f64) -> String {
     scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
@@ -147,6 +163,17 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([plural(1, "window"), plural(2000, "window")], ["1 window", "2,000 windows"]);
+    }
+
+    #[test]
+    fn only_changes_have_a_sign() {
+        assert_eq!([-0.123, 0.0, 0.051].map(signed_percent), ["−12.3 %", "0.0 %", "+5.1 %"]);
+        assert_eq!([-0.123, 0.0, 0.051].map(gain), ["−12.3 %", "0.0 %", "5.1 %"]);
+    }
 
     #[test]
     fn dates_by_hand() {

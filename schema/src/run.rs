@@ -43,7 +43,7 @@ pub use keys::{env_key, model_key, option_key, result_key};
 #[doc(hidden)]
 pub use loaded_model::LoadedModel;
 #[doc(hidden)]
-pub use machine_use::{MachineMeter, MachineUse};
+pub use machine_use::{MachineMeter, MachineUse, is_overloaded};
 #[doc(hidden)]
 pub use overhead_info::{BudgetKept, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, InPlaceKind, InPlaceOverhead, OverheadInfo};
 #[doc(hidden)]
@@ -78,6 +78,10 @@ pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
 /// Suffix of a segment that is still being written and is not yet a Parquet file.
 #[doc(hidden)]
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
+
+/// The NVTX domain of ranges that candlescope makes, by which files of Nsight's tools are read.
+#[doc(hidden)]
+pub const NVTX_DOMAIN: &str = "candlescope";
 
 /// Contents of `RUN/run.json`, written when a run starts and again when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The example server with continuous batching on a CUDA device, under load of more and more clients, in turns: without candlescope
-# (`bare`), observed, without graphs (`eager`), and the one that answers one request after the other (`one`). Ten minutes on an H200.
+# (`bare`), observed, without graphs (`eager`), and the one that answers one request after the other (`one`). Fifteen minutes on an H200; seven with
+# ROUNDS=3 SECONDS_EACH=4 CLIENTS="1 8 64".
 # Usage: tests/gpu/batching.sh
 #   BIN      folder with `candlescope-server` and `load`, built with --features candlescope-server/cuda, and `candlescope` or `candlescope-cuda`
 #   OUT      folder for results (default: target/bench/batching)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A Llama of the shape of 8B split over two GPUs (candle and NCCL, a process each, and a thread each): ranks of one run. Whether both compute
-# the same, what recording costs, with kernels and without, whether a rank that is slow on purpose is named and no other, whether both devices
-# and every layer are in the runs, what the link carries, and kernels beside HolisticTraceAnalysis and Nsight Systems.
+# the same, what recording costs, with kernels and without, whether the rank that takes longest by itself is named and no other, in starts in
+# which one is slow on purpose and in such in which none is (hosts differ by themselves: check_ranks.py), whether both devices and every
+# layer are in the runs, what the link carries, and kernels beside HolisticTraceAnalysis and Nsight Systems.
 # Usage: tests/gpu/ranks.sh
 #   TP       the program (cargo build -p candlescope-bench --features nccl --bin tensor_parallel; NCCL's library where the linker looks)
 #   CANDLESCOPE_BINARY  the command (default: target/debug/candlescope)
@@ -59,6 +60,14 @@ both() { # OPTIONS…: a process a rank; with {} for the rank in them. Its statu
   return $ended
 }
 PREFIX=
+# FOLDER UNSLOWED SLOW OPTIONS…: what analyze said of a start (FOLDER.json) beside what its ranks took by themselves, which is kept in
+# FOLDER.own.json; UNSLOWED is how the names of those begin in which no rank is slow.
+judge() {
+  local folder=$1 slow=$3 unslowed=("$out/$2"*.own.json)
+  shift 3
+  [ $slow != none ] && [ -e "${unslowed[0]}" ] && set -- "$@" --unslowed "${unslowed[@]}"
+  "$here/check_ranks.py" "$folder" --slow "$slow" --share "$share" --keep "$folder.own.json" "$@" <"$folder.json" || failed=1
+}
 ask() { "$cs" query "$1" "$2" --format csv | tail -n +2; } # SQL FOLDER: rows without a header
 holds() { # WHAT CONDITION: an expression of awk
   if awk "BEGIN { exit !($2) }"; then echo "  ok    $1"; else wrong "$1"; fi
@@ -124,7 +133,7 @@ part_starts() {
       folder=$out/slow-$slow-$start
       both --out "$folder/rank-{}" --tokens 60 --kernels 1000 "${options[@]}" || wrong "a rank ended with an error"
       "$cs" analyze "$folder" --json >"$folder.json" || wrong "analyze ended with an error"
-      "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$folder.json" || failed=1
+      judge "$folder" slow-none- "$slow" --bus 0.3
     done
   done
 }
@@ -141,7 +150,7 @@ part_device() {
       folder=$out/device-$slow-$start
       both --out "$folder/rank-{}" --rows "${ROWS:-2048}" --context 14 --tokens 34 --kernels 1000 "${options[@]}" || wrong "a rank ended with an error"
       "$cs" analyze "$folder" --json >"$folder.json" || wrong "analyze ended with an error"
-      "$here/check_ranks.py" --slow "$slow" --share "$share" --steps 20 <"$folder.json" || failed=1
+      judge "$folder" device-none- "$slow" --steps 20
     done
   done
 }
@@ -223,7 +232,7 @@ part_threads() {
     # The others would take as long for nothing.
     [ $hangs = 0 ] || break
     "$cs" analyze "$out/threads-$slow" --by-thread --json >"$out/threads-$slow.json" || wrong "analyze ended with an error"
-    "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$out/threads-$slow.json" || failed=1
+    judge "$out/threads-$slow" threads-none "$slow" --bus 0.3
   done
   run=$out/threads-none
   "$cs" analyze "$run" --by-thread || wrong "analyze ended with an error"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Two ranks that share one GPU and sum through the host, as processes and as threads of one: what can be seen of ranks where there is no
-# second GPU. Whether a rank that is
-# slow on purpose is named and no other, and whether kernels of both are in the runs by layers. The ranks take turns on the device, so
-# this says nothing of NCCL, of links, or of what two devices do at once: tests/gpu/ranks.sh does.
+# second GPU. Whether the rank that takes longest by itself is named and no other, in starts in which one is slow on purpose and in such in
+# which none is (check_ranks.py), and whether kernels of both are in the runs by layers. The ranks take turns on the device, so this says
+# nothing of NCCL, of links, or of what two devices do at once: tests/gpu/ranks.sh does.
 # Usage: tests/gpu/ranks_one_gpu.sh
 #   TP       the program (cargo build -p candlescope-bench --features gpu --bin tensor_parallel; for DEVICE=cpu without features)
 #   CANDLESCOPE_BINARY  the command (default: target/debug/candlescope)
@@ -15,7 +15,8 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 tp=${TP:-$root/target/debug/tensor_parallel}
-cs=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
+export CANDLESCOPE_BINARY=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
+cs=$CANDLESCOPE_BINARY
 out=${OUT:-$root/target/bench/ranks-one-gpu}
 device=${DEVICE:-cuda:0}
 share=${SHARE:-0.5}
@@ -49,6 +50,13 @@ threads() { # NAME OPTIONS…: one process
     --out "$out/$name" "$@" || wrong "it ended with an error"
   rm -f "$meet".*
 }
+# NAME UNSLOWED SLOW: what analyze said of a start (NAME.json) beside what its ranks took by themselves, which is kept in NAME.own.json;
+# UNSLOWED is how the names of those begin in which no rank is slow.
+judge() {
+  local run=$out/$1 slow=$3 options=() unslowed=("$out/$2"*.own.json)
+  [ $slow != none ] && [ -e "${unslowed[0]}" ] && options=(--unslowed "${unslowed[@]}")
+  "$here/check_ranks.py" "$run" --slow "$slow" --share "$share" --source $source --keep "$run.own.json" "${options[@]}" <"$run.json" || failed=1
+}
 ask() { "$cs" query "$1" "$2" --format csv | tail -n +2; }
 holds() { if awk "BEGIN { exit !($2) }"; then echo "  ok    $1"; else wrong "$1"; fi; } # WHAT CONDITION
 
@@ -63,7 +71,7 @@ for kernels in 0 1000; do
       name=kernels-$kernels-slow-$slow-$start
       both "$name" "${options[@]}"
       "$cs" analyze "$out/$name" --json >"$out/$name.json" || wrong "analyze ended with an error"
-      "$here/check_ranks.py" --slow "$slow" --share "$share" --source $source <"$out/$name.json" || failed=1
+      judge $name kernels-$kernels-slow-none- $slow
     done
   done
 done
@@ -76,7 +84,7 @@ for kernels in 0 1000; do
     name=threads-$kernels-slow-$slow
     threads "$name" "${options[@]}"
     "$cs" analyze "$out/$name" --by-thread --json >"$out/$name.json" || wrong "analyze ended with an error"
-    "$here/check_ranks.py" --slow "$slow" --share "$share" --source $source <"$out/$name.json" || failed=1
+    judge $name threads-$kernels-slow-none $slow
   done
 done
 if [ "$device" != cpu ]; then

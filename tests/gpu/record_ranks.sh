@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `candlescope record` on two GPUs: two ranks of PyTorch and NCCL as one run of two ranks, one of them slow on purpose; a process with a thread
-# a GPU; many starts of both. Its status is 0 if all checks hold; each that does not is printed with WRONG.
+# `candlescope record` on two GPUs: two ranks of PyTorch and NCCL as one run of two ranks, with one of them slow on purpose and without, of
+# which the one that takes longest by itself has to be named, whoever that is (check_ranks.py); a process with a thread a GPU; many starts of
+# both. Its status is 0 if all checks hold; each that does not is printed with WRONG.
 # Usage: tests/gpu/record_ranks.sh
 #   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
@@ -11,7 +12,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-cs=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
+export CANDLESCOPE_BINARY=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
+cs=$CANDLESCOPE_BINARY
 out=${OUT:-$root/target/bench/record-ranks}
 mkdir -p "$out"
 rm -rf "${out:?}"/{slow,start}-* "${out:?}/threads"
@@ -30,13 +32,15 @@ ranks 2>&1 | grep RESULT
 [ "${PIPESTATUS[0]}" = 0 ] || wrong "the program ended with an error"
 for slow in none 1; do
   echo "-- two ranks, slow: $slow"
-  options=()
+  options=() judged=()
   [ "$slow" = none ] || options=(--slow "$slow")
   "${limited[@]}" "$cs" record --follow-forks --out "$out/slow-$slow" -- python3 -W ignore -m torch.distributed.run --nproc_per_node 2 "$here/record_ranks.py" ranks "${options[@]}" 2>&1 |
     grep -v "^\*\|OMP_NUM"
   [ "${PIPESTATUS[0]}" = 0 ] || wrong "record ended with an error"
   "$cs" analyze "$out/slow-$slow" || wrong "analyze ended with an error"
-  "$cs" analyze "$out/slow-$slow" --json | "$here/check_ranks.py" --slow "$slow" || failed=1
+  "$cs" analyze "$out/slow-$slow" --json >"$out/slow-$slow.json" || wrong "analyze ended with an error"
+  [ "$slow" = none ] || judged=(--unslowed "$out/slow-none.own.json")
+  "$here/check_ranks.py" "$out/slow-$slow" --slow "$slow" --keep "$out/slow-$slow.own.json" "${judged[@]}" <"$out/slow-$slow.json" || failed=1
 done
 echo "-- a thread a GPU"
 "${limited[@]}" "$cs" record --out "$out/threads" -- python3 -W ignore "$here/record_ranks.py" threads 2>&1 || wrong "record ended with an error"

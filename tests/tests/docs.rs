@@ -286,7 +286,8 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   of the steps is replayed: the share of them that recording takes is taken off the median of all. T is never above what
   was observed; by how much a replay would be is in the bound, and so is the interval of the median.
 - **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
-  and counted in `negligible`.
+  and counted in `negligible`. Of what samples of call stacks tell (`hot_overhead`), low is of the lower and high of the
+  upper end of two standard errors of counting them (`share_error` in the evidence is one).
 - **On a CPU, the time of an operation and of the step come from the same steps**: all *usual* ones, no longer than the
   median + 3 IQR (or with more tokens than usual). A gain is never above the operation's share of them (`share` in the
   evidence), and `low` is in the steps in which it takes least: nine of ten have more. What a stall, a cold start or another
@@ -299,14 +300,15 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   line, quicker kernels gain nothing, and fewer launches do. So gains do not add up: `together` has what the first ten, or
   those of them that a replay knows, gain if all are done.
 - **Peaks** are those that `candlescope bench peaks` measured on this device; without them those of the datasheet, with
-  less confidence. Without either, nothing is said.
+  less confidence, as of peaks that were measured while others were at work. Without either, nothing is said.
 - **The query returns the figures**: a column with the name of a `measured` figure is that figure, added up over the rows.
   Regressions (`cache_copied`) and what `run.json` says are in no table.
 - Figures of fewer than six steps have low confidence. `warmup_unsettled` is about the figures, and gains the program
   nothing: it stands behind what does.
-- On a machine that was disturbed while the run was recorded, `straggler_layer`, `straggler_step` and `warmup_unsettled`
-  are `disturbed`: they have low confidence and severity, stand behind what other programs cannot have done, say so, and
-  count in no `together`.
+- On a machine that was disturbed while the run was recorded, `straggler_layer`, `straggler_step`, `warmup_unsettled`,
+  `cache_copied`, `preempted`, `between_steps`, `constant_cost` whose cause is not known, `hot_overhead` of a pool's
+  synchronisation, and on a CPU operations that take twice as long in most steps as in the quickest are `disturbed`: they
+  have low confidence and severity, stand behind what other programs cannot have done, say so, and count in no `together`.
 - **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
   `missing` (the second table), `reason`, `record`.
 - **Ranks beside each other** have findings of the same form: `straggler_rank`, `rank_imbalance`, `exposed_communication`,

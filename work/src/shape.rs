@@ -13,12 +13,12 @@ use serde::Serialize;
 pub enum FeedForward {
     /// `down(act(gate(x)) · up(x))`: three matrices.
     Gated {
-        /// Width.
+        /// Features between the matrices.
         intermediate: u64,
     },
     /// `down(act(up(x)))`: two matrices, as in GPT-2, Phi and T5.
     Plain {
-        /// Width.
+        /// Features between the two matrices.
         intermediate: u64,
     },
     /// A mixture of gated experts with a router.

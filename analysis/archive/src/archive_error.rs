@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// may have gone into it already.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ArchiveError {
     /// A file or a directory cannot be read or written.
     #[error("`{}` cannot be read or written: {}", .0.display(), .1)]
@@ -39,14 +40,7 @@ pub enum ArchiveError {
         "the rows of `{table}` that were written for the run `{run}` differ from those that they were made of ({why}). Nothing \
          was changed; check the disk"
     )]
-    Differs {
-        /// Of which table.
-        table: &'static str,
-        /// Of which run.
-        run: String,
-        /// How.
-        why: String,
-    },
+    Differs { table: &'static str, run: String, why: String },
     /// `--keep` makes no sense.
     #[error("`{0}` is neither a time nor a size: write 30d, 12h, 20GB or 500MB")]
     Keep(String),
@@ -71,7 +65,7 @@ pub enum ArchiveError {
         .1.display(), .0, .1.display()
     )]
     NoRun(String, PathBuf),
-    /// It has several.
+    /// Several runs of the archive have this `run_id`.
     #[error("the archive has several runs with the run_id `{0}`: name one of {1}")]
     SeveralRuns(String, String),
     /// A run is to be written where something is.
@@ -104,6 +98,15 @@ impl ArchiveError {
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |error| Self::Disk(path, error)
+    }
+
+    /// As [`at`](Self::at), of what writes Parquet there.
+    pub(crate) fn writing(path: &Path) -> impl FnOnce(parquet::errors::ParquetError) -> Self {
+        let at = Self::at(path);
+        move |error| match error {
+            parquet::errors::ParquetError::External(cause) => at(io::Error::other(cause)),
+            other => at(io::Error::other(other)),
+        }
     }
 
     /// What is wrong with a run that is left where it is.

@@ -3,7 +3,7 @@
 use super::ArchiveError;
 use super::disk::Disk;
 use super::layout::{INDEX, RUN, in_progress};
-use super::table::settings;
+use super::rolling_writer::settings;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};

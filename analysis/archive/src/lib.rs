@@ -16,6 +16,7 @@ mod journal;
 mod layout;
 mod prune;
 mod restore;
+mod rolling_writer;
 mod sums;
 mod table;
 
@@ -100,7 +101,8 @@ impl std::fmt::Debug for Options<'_> {
 /// later.
 ///
 /// # Errors
-/// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then.
+/// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then,
+/// and what was half written is removed: it may be what filled the disk.
 pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<Archived, ArchiveError> {
     let disk = &options.disk;
     let absolute = std::path::absolute(root).map_err(ArchiveError::at(root))?;
@@ -112,7 +114,22 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let before: Vec<Option<Identity>> = dirs.iter().map(|dir| Identity::at(dir, &limits)).collect();
     disk.make_directory(root).map_err(ArchiveError::at(root))?;
     let _lock = lock(root)?;
-    let mut done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
+    let done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
+    move_into(root, dirs, before, options, limits.clone(), done).inspect_err(|_| {
+        // What went wrong is said by the caller, whatever comes of this.
+        let _ = recover(root, &limits, disk);
+    })
+}
+
+/// Moves the runs `dirs`, of which `before` says what they were before the lock was taken, into the archive.
+fn move_into(
+    root: &Path,
+    dirs: &[PathBuf],
+    before: Vec<Option<Identity>>,
+    options: &Options<'_>,
+    limits: ReadLimits,
+    mut done: Archived,
+) -> Result<Archived, ArchiveError> {
     let index = index::read(root, &limits)?;
     if index.is_none()
         && let Some(file) = days::any_file(root)?

@@ -1,6 +1,7 @@
 //! Writes a run of an archive back as a directory of its own, which every command reads.
 
 use super::disk::sync_directory;
+use super::rolling_writer::RollingWriter;
 use super::sums::Sums;
 use super::{ArchiveError, days, index, layout, table};
 use arrow_array::RecordBatch;
@@ -10,7 +11,6 @@ use candlescope_schema::RecordKind;
 use candlescope_schema::beside_run::CRASH;
 use candlescope_schema::run::MANIFEST_FILE;
 use candlescope_sql::{ARCHIVE_ASIDE, Sources, each_batch, fields};
-use parquet::arrow::ArrowWriter;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -113,10 +113,12 @@ fn write_table(
     let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
     let named = run.replace('\'', "''");
     let sql = format!("SELECT {} FROM {} WHERE run = '{named}'{order}", names.join(", "), kind.table());
-    let mut segments = Segments { folder: to.join(kind.table()), schema, open: None, files: Vec::new() };
+    let mut segments =
+        Segments { folder: to.join(kind.table()), schema, writer: RollingWriter::default(), files: Vec::new() };
+    // First, because what cannot be read is named by this, and by the engine of questions not.
+    let of_run = table::sums_by_run(days::files_in(partition)?, limits)?;
     each_batch(&sql, sources, limits, &mut |rows| segments.write(&rows))?;
     let files = segments.finish()?;
-    let of_run = table::sums_by_run(days::files_in(partition)?, limits)?;
     let expected = of_run.get(&Some(run.to_string())).cloned().unwrap_or_default();
     let found = table::sums_by_run(files, limits)?.into_values().fold(Sums::default(), |mut all, sums| {
         all.merge(&sums);
@@ -132,7 +134,7 @@ fn write_table(
 struct Segments {
     folder: PathBuf,
     schema: SchemaRef,
-    open: Option<ArrowWriter<File>>,
+    writer: RollingWriter,
     files: Vec<PathBuf>,
 }
 
@@ -144,37 +146,17 @@ impl Segments {
         // Columns as the table has them, whatever the engine says of nulls.
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), rows.columns().to_vec());
         let rows = rows.map_err(ArchiveError::arrow)?;
-        let writer = match &mut self.open {
-            Some(writer) => writer,
-            None => {
-                let writer = self.next()?;
-                self.open.insert(writer)
-            }
-        };
-        writer.write(&rows).map_err(ArchiveError::parquet)?;
-        if writer.bytes_written() + writer.in_progress_size() > table::BYTES_OF_A_FILE {
-            self.close()?;
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<ArrowWriter<File>, ArchiveError> {
-        fs::create_dir_all(&self.folder).map_err(ArchiveError::at(&self.folder))?;
-        let path = self.folder.join(format!("part-{:05}.parquet", self.files.len()));
-        let file = File::create_new(&path).map_err(ArchiveError::at(&path))?;
-        self.files.push(path);
-        let schema = Arc::clone(&self.schema);
-        ArrowWriter::try_new_with_options(file, schema, table::settings()).map_err(ArchiveError::parquet)
-    }
-
-    fn close(&mut self) -> Result<(), ArchiveError> {
-        let Some(writer) = self.open.take() else { return Ok(()) };
-        let file = writer.into_inner().map_err(ArchiveError::parquet)?;
-        file.sync_all().map_err(ArchiveError::at(&self.folder))
+        self.writer.write(&rows, || {
+            fs::create_dir_all(&self.folder).map_err(ArchiveError::at(&self.folder))?;
+            let path = self.folder.join(format!("part-{:05}.parquet", self.files.len()));
+            let file = File::create_new(&path).map_err(ArchiveError::at(&path))?;
+            self.files.push(path);
+            Ok((file, self.folder.clone()))
+        })
     }
 
     fn finish(mut self) -> Result<Vec<PathBuf>, ArchiveError> {
-        self.close()?;
+        self.writer.close()?;
         Ok(self.files)
     }
 }

@@ -43,7 +43,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds another's.
+    /// Adds the sums of further rows of the same table.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.of_rows = self.of_rows.wrapping_add(other.of_rows);

@@ -3,6 +3,7 @@
 use super::ArchiveError;
 use super::disk::{Disk, sync_directory};
 use super::layout::{RUN, in_progress};
+use super::rolling_writer::RollingWriter;
 use super::sums::Sums;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -10,19 +11,9 @@ use candlescope_reader::{ReadLimits, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::columns;
 use candlescope_sql::fields;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Rows of a row group: what DuckDB works with.
-const ROWS_OF_A_GROUP: usize = 122_880;
-/// Bytes at which a file is closed and another begun.
-pub(crate) const BYTES_OF_A_FILE: usize = 256 << 20;
 
 /// The columns of a table in an archive: its run first.
 pub(crate) fn schema(kind: RecordKind) -> SchemaRef {
@@ -36,19 +27,6 @@ pub(crate) fn order_of(kind: RecordKind) -> Option<&'static str> {
     times.into_iter().find(|name| columns(kind).iter().any(|column| column.name == *name))
 }
 
-/// Settings of every file of an archive.
-pub(crate) fn settings() -> ArrowWriterOptions {
-    let level = ZstdLevel::try_new(3).unwrap_or_default();
-    let properties = WriterProperties::builder()
-        .set_created_by(concat!("candlescope ", env!("CARGO_PKG_VERSION")).to_string())
-        .set_compression(Compression::ZSTD(level))
-        .set_max_row_group_row_count(Some(ROWS_OF_A_GROUP))
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .build();
-    // Without the writer's own schema, which some readers take for theirs.
-    ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true)
-}
-
 /// Files of one table, day and host, while they are written.
 pub(crate) struct Files<'a> {
     disk: &'a Disk,
@@ -58,13 +36,13 @@ pub(crate) struct Files<'a> {
     /// What distinguishes this change's files.
     change: String,
     schema: SchemaRef,
-    open: Option<ArrowWriter<File>>,
+    writer: RollingWriter,
     written: Vec<PathBuf>,
 }
 
 impl<'a> Files<'a> {
     pub(crate) fn new(root: &'a Path, folder: PathBuf, change: String, kind: RecordKind, disk: &'a Disk) -> Self {
-        Self { disk, root, folder, change, schema: schema(kind), open: None, written: Vec::new() }
+        Self { disk, root, folder, change, schema: schema(kind), writer: RollingWriter::default(), written: Vec::new() }
     }
 
     /// Writes rows of the run `name`; columns that they lack are null.
@@ -95,40 +73,21 @@ impl<'a> Files<'a> {
         };
         let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(ArchiveError::arrow)?;
-        let writer = match &mut self.open {
-            Some(writer) => writer,
-            None => {
-                let writer = self.next()?;
-                self.open.insert(writer)
-            }
-        };
-        writer.write(&rows).map_err(ArchiveError::parquet)?;
-        if writer.bytes_written() + writer.in_progress_size() > BYTES_OF_A_FILE {
-            self.close()?;
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<ArrowWriter<File>, ArchiveError> {
-        let folder = self.root.join(&self.folder);
-        self.disk.make_directory(&folder).map_err(ArchiveError::at(&folder))?;
-        let path = self.folder.join(format!("runs-{}-{:04}.parquet", self.change, self.written.len()));
-        let beside = in_progress(&self.root.join(&path));
-        let file = self.disk.create(&beside).map_err(ArchiveError::at(&beside))?;
-        self.written.push(path);
-        ArrowWriter::try_new_with_options(file, Arc::clone(&self.schema), settings()).map_err(ArchiveError::parquet)
-    }
-
-    fn close(&mut self) -> Result<(), ArchiveError> {
-        let Some(writer) = self.open.take() else { return Ok(()) };
-        let path = self.root.join(self.written.last().unwrap_or(&self.folder));
-        let file = writer.into_inner().map_err(ArchiveError::parquet)?;
-        file.sync_all().map_err(ArchiveError::at(&path))
+        self.writer.write(&rows, || {
+            let folder = self.root.join(&self.folder);
+            self.disk.make_directory(&folder).map_err(ArchiveError::at(&folder))?;
+            let path = self.folder.join(format!("runs-{}-{:04}.parquet", self.change, self.written.len()));
+            let whole = self.root.join(&path);
+            let beside = in_progress(&whole);
+            let file = self.disk.create(&beside).map_err(ArchiveError::at(&beside))?;
+            self.written.push(path);
+            Ok((file, whole))
+        })
     }
 
     /// The files, below the root, under the names that they will have.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>, ArchiveError> {
-        self.close()?;
+        self.writer.close()?;
         if !self.written.is_empty() {
             let folder = self.root.join(&self.folder);
             sync_directory(&folder).map_err(ArchiveError::at(&folder))?;

@@ -80,6 +80,7 @@ pub const ALLOWABLE: [&str; 9] =
 /// The two cannot be compared.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum CompareError {
     /// A side has no runs.
     #[error("{0} has no run to compare: give a run, or a folder of runs")]
@@ -91,16 +92,10 @@ pub enum CompareError {
     #[error(
         "the two have no kind of step in common, and no case: A has {a}, B has {b}. Compare what the same program did"
     )]
-    NothingInCommon {
-        /// Kinds of A.
-        a: String,
-        /// Kinds of B.
-        b: String,
-    },
+    NothingInCommon { a: String, b: String },
     /// Runs of one side differ among themselves.
     #[error("the runs of {side} are not alike: {key} is {first}, and {second}. Give runs of one thing")]
     Mixed {
-        /// `A` or `B`.
         side: &'static str,
         /// The fact in which its runs differ.
         key: String,

@@ -2,62 +2,41 @@
 
 use candlescope_figures::Analysis;
 use candlescope_schema::numbers::significant;
-use candlescope_schema::run::{MachineUse, env_key};
-use candlescope_schema::{host_metric, metric};
+use candlescope_schema::run::{Code, Finding, env_key};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Processors that others use from which they disturb.
-const MOST_OTHERS: f64 = 0.3;
-
-/// What disturbed the machine during a run, a short sentence each. Where samples say what others took, they are asked, as
-/// for the run's own verdict: a comparison must not call a run disturbed that its report calls free.
+/// What disturbed the machine during a run, a short sentence each. Whether anything did is the verdict's to say: a
+/// comparison must not call a run disturbed that its report calls free, nor the other way round.
 pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
     let manifest = &analysis.manifest;
-    let machine = manifest.machine.unwrap_or_default();
-    let is_disturbed = machine.is_disturbed();
     let on_gpu = manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty());
-    let mut found: Vec<String> = Vec::new();
-    // What was seen before the work began: what others do on a GPU does not show in the host's samples.
-    if is_disturbed.is_none() || on_gpu {
+    let before = || {
         let told = env_key::DISTURBANCES.of(&manifest.environment);
-        found.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string));
-    }
-    match is_disturbed {
-        Some(true) => found.push(others_used(&machine)),
-        Some(false) => {}
-        None => found.extend(by_means(analysis)),
-    }
-    if found.is_empty() {
-        found.extend(analysis.disturbance().map(|code| format!("the run's own verdict says {}", code.as_str())));
+        told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string)
+    };
+    // What others do on a GPU does not show in the host's samples.
+    let mut found: Vec<String> = if on_gpu { before().collect() } else { Vec::new() };
+    for finding in analysis.disturbances() {
+        match told(finding) {
+            Some(sentence) => found.push(sentence),
+            None if finding.code == Code::MachineBusy && before().next().is_some() => {
+                found.extend(before().filter(|_| !on_gpu));
+            }
+            None => found.push(format!("the run's own verdict says {}", finding.code.as_str())),
+        }
     }
     found
 }
 
-/// Of runs of earlier releases: means over their measured steps.
-fn by_means(analysis: &Analysis) -> Option<String> {
-    let mean = |metric: &str| {
-        let series = analysis.memory.series.iter().find(|series| series.metric == metric)?;
-        Some(series.in_steps.map_or(series.mean, |inside| inside.mean)).filter(|mean| mean.is_finite())
-    };
-    let cores = env_key::CPU_AVAILABLE.of(&analysis.manifest.environment).map(|cores| cores as f64);
-    match (mean(host_metric::OTHERS_RATIO), mean(metric::LOAD_1M), mean(metric::CPU_RATIO), cores) {
-        (Some(others), ..) => {
-            (others >= MOST_OTHERS).then(|| format!("other processes used {} processors", significant(others)))
-        }
-        // Whoever waits for a processor counts in the load, the run's own threads among them.
-        (None, Some(load), Some(own), Some(cores)) if load > cores && load - own >= 1.0 => {
-            let load = significant(load);
-            Some(format!("the load average was {load} on {cores} processors"))
-        }
-        _ => None,
-    }
-}
-
-fn others_used(machine: &MachineUse) -> String {
-    let of = machine.processors.map_or_else(String::new, |all| format!(" of {all}"));
-    let others = significant(machine.others_cores().unwrap_or_default());
-    format!("other processes used {others}{of} processors while steps ran")
+/// What a finding that others were at work says of them; `None` if it has no figures.
+fn told(finding: &Finding) -> Option<String> {
+    let of = finding.figure("processors").map_or_else(String::new, |all| format!(" of {all}"));
+    let others = |others| format!("other processes used {}{of} processors while steps ran", significant(others));
+    finding.figure("others").map(others).or_else(|| {
+        let (load, all) = finding.figure("load").zip(finding.figure("processors"))?;
+        Some(format!("the load average was {} on {all} processors", significant(load)))
+    })
 }
 
 /// What disturbed the runs of both sides, a sentence for each side; of each run its own [`disturbances_of`].
@@ -65,11 +44,8 @@ pub(super) fn disturbances(a: &[&[String]], b: &[&[String]]) -> Vec<String> {
     let mut said = Vec::new();
     for (letter, runs) in [("A", a), ("B", b)] {
         let hit = runs.iter().filter(|causes| !causes.is_empty()).count();
-        let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
-        runs.iter().copied().flatten().for_each(|cause| *causes.entry(cause).or_default() += 1);
         if hit > 0 {
-            let causes: Vec<&str> = causes.into_keys().take(3).collect();
-            let causes = causes.join("; ");
+            let causes = in_one(runs.iter().copied().flatten()).into_iter().take(3).collect::<Vec<_>>().join("; ");
             said.push(match runs.len() {
                 1 => format!("The run of {letter} was disturbed: {causes}"),
                 all => format!("{hit} of {all} runs of {letter} were disturbed: {causes}"),
@@ -77,6 +53,27 @@ pub(super) fn disturbances(a: &[&[String]], b: &[&[String]]) -> Vec<String> {
         }
     }
     said
+}
+
+/// Sentences that differ in their first number alone are one, with the least and the greatest.
+fn in_one<'a>(causes: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut all: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for cause in causes {
+        let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
+        let begin = cause.find(|c: char| c.is_ascii_digit()).unwrap_or(cause.len());
+        let end = cause[begin..].find(|c| !is_number(c)).map_or(cause.len(), |after| begin + after);
+        all.entry((&cause[..begin], &cause[end..])).or_default().push(&cause[begin..end]);
+    }
+    let value = |number: &&str| number.replace(',', "").parse::<f64>().unwrap_or(0.0);
+    let one = |((head, tail), mut numbers): ((&str, &str), Vec<&str>)| {
+        numbers.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        numbers.dedup();
+        match numbers[..] {
+            [least, .., most] => format!("{head}{least} to {most}{tail}"),
+            _ => format!("{head}{}{tail}", numbers.concat()),
+        }
+    };
+    all.into_iter().map(one).collect()
 }
 
 #[cfg(test)]
@@ -90,5 +87,12 @@ mod tests {
         assert_eq!(found, ["1 of 2 runs of A were disturbed: other processes used 1.5 processors"]);
         assert_eq!(disturbances(&[&[]], &[&busy]), ["The run of B was disturbed: other processes used 1.5 processors"]);
         assert!(disturbances(&[&[]], &[&[]]).is_empty());
+        // What differs in a number is said once.
+        let used = |n: &str| [format!("other processes used {n} of 2 processors while steps ran")];
+        let (low, middle, high) = (used("1.90"), used("1.95"), used("2.00"));
+        let found = disturbances(&[&high, &low, &middle, &busy], &[&["the swap is full".to_string()]]);
+        let of_a = "4 of 4 runs of A were disturbed: other processes used 1.90 to 2.00 of 2 processors while steps ran; \
+                    other processes used 1.5 processors";
+        assert_eq!(found, [of_a, "The run of B was disturbed: the swap is full"]);
     }
 }

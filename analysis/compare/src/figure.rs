@@ -26,7 +26,7 @@ pub fn title(name: &str) -> String {
         "output_tps" => "output tokens/s",
         "working_tps" => "tokens/s while decode works",
         "energy_per_token_j" => "energy of a token",
-        "peak_memory_bytes" => "peak memory of the process",
+        "peak_memory_bytes" => "peak memory, the recorder's included",
         "gpu_memory_bytes" => "memory of the GPUs",
         "host_ns" => "time on the host",
         "device_ns" => "time on the device",

@@ -64,7 +64,7 @@ impl FunctionChanges {
 /// Path, function and crate.
 type Key<'a> = (&'a str, &'a str, Option<&'a str>);
 /// What the runs of A and of B have of a function.
-type Both<'a> = [Vec<Option<&'a FunctionFacts>>; 2];
+type RunsOfSides<'a> = [Vec<Option<&'a FunctionFacts>>; 2];
 
 /// The functions that changed; `None` unless stacks were sampled in all runs. `step_ns` is the time of A's step,
 /// `change_ns` its change if that can be told from 0.
@@ -79,7 +79,7 @@ pub(super) fn function_changes(
     let unkept = sides.iter().flatten().map(|run| run.least_kept_ns()).fold(0.0, f64::max);
     let least = (LEAST_SHARE * step_ns).max(unkept);
     // Debug information often has only the last word of a name, which several crates share.
-    let mut times: BTreeMap<Key<'_>, Both<'_>> = BTreeMap::new();
+    let mut times: BTreeMap<Key<'_>, RunsOfSides<'_>> = BTreeMap::new();
     for (side, runs) in sides.iter().enumerate() {
         for (at, run) in runs.iter().enumerate() {
             for function in &run.functions {

@@ -69,5 +69,5 @@ pub use sampled::Sampled;
 pub use step_times::KindFacts;
 pub use steps_of_requests::takes_other_steps;
 pub use traffic::{OUTPUT_TOKENS, PROMPT_TOKENS, REQUESTS, TrafficChange};
-pub use windowed::{Window, Windowed};
+pub use windowed::{Window, WindowedFigure};
 pub use windows::{LEAST_VALUES, LayerChange, ServerWindows, WindowedChange, WindowsComparison, compare_windows};

@@ -195,7 +195,8 @@ fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
         let Some(inside) = series.in_steps else { continue };
         if series.metric == SM_CLOCK {
             fingerprint.clocks.insert(format!("sm_hertz {}", series.device), inside.mean);
-        } else if let Some(reason) = series.metric.strip_prefix(THROTTLED).filter(|reason| *reason != "gpu_idle") {
+        } else if let Some(reason) = series.metric.strip_prefix(THROTTLED).filter(|reason| *reason != metric::GPU_IDLE)
+        {
             fingerprint.clocks.insert(format!("throttled {reason} {}", series.device), inside.mean);
         }
     }

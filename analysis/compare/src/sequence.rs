@@ -25,7 +25,6 @@ pub(super) struct TimedValue {
     pub(super) time: f64,
     /// Whether it is after the step.
     pub(super) after: bool,
-    /// The value.
     pub(super) value: f64,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Kind<'a> {
     pub(super) steps: Vec<&'a StepRow>,
 }
 
-/// What [`step_times`] finds.
+/// One side's measured steps, by kind and by the part that each belongs to, and what a step takes.
 pub(super) struct StepTimes<'a> {
     pub(super) step_ns: Option<Sampled>,
     /// The part that each step belongs to, by its number.
@@ -161,7 +161,7 @@ struct KindCounts {
 }
 
 impl DeviceCounts {
-    /// Of these steps.
+    /// None counted yet, for the device's work of these steps alone.
     pub(super) fn of(kinds: &BTreeMap<String, Kind<'_>>) -> Self {
         let steps =
             kinds.values().enumerate().flat_map(|(at, kind)| kind.steps.iter().map(move |step| (step.step, at)));

@@ -1,7 +1,7 @@
 //! What is asked of a server, without which its figures cannot be compared: longer prompts take longer.
 
 use super::change_points::median;
-use super::windowed::Windowed;
+use super::windowed::WindowedFigure;
 use serde::Serialize;
 
 /// Name that [`TrafficChange`] has for the requests a second: the load that the server was under.
@@ -31,7 +31,7 @@ pub struct TrafficChange {
 
 impl TrafficChange {
     /// `None` where it is not known on both sides.
-    pub(super) fn of(figure: &Windowed) -> Option<Self> {
+    pub(super) fn of(figure: &WindowedFigure) -> Option<Self> {
         let before = figure.medians(1);
         let known = !before.is_empty() && !figure.now.values.is_empty();
         known.then(|| Self { name: figure.name.clone(), a: median(&before), b: median(&figure.now.values) })

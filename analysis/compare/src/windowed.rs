@@ -13,7 +13,7 @@ pub struct Window {
 
 /// A figure in several windows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Windowed {
+pub struct WindowedFigure {
     /// Its name, from which its unit follows and which direction is the better one.
     pub name: String,
     /// The windows before, in order of time.
@@ -22,7 +22,7 @@ pub struct Windowed {
     pub now: Window,
 }
 
-impl Windowed {
+impl WindowedFigure {
     /// Medians of the windows before that have `least` values.
     pub(super) fn medians(&self, least: usize) -> Vec<f64> {
         self.before.iter().filter(|window| window.values.len() >= least).map(|window| median(&window.values)).collect()

@@ -6,14 +6,14 @@
 
 use super::change_points::median;
 use super::comparison::{FigureChange, figure_change};
-use super::days::{Day, Days};
+use super::days::{Day, Days, LEAST_DAYS};
 use super::discoveries::adjusted;
 use super::estimate::{ChangeEstimate, Design};
 use super::options::CompareOptions;
 use super::outcome::Outcome;
 use super::sampled::Sampled;
 use super::traffic::{TrafficChange, doubtful};
-use super::windowed::{Window, Windowed};
+use super::windowed::{Window, WindowedFigure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,18 +26,19 @@ const LEAST_SHARE: f64 = 0.01;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerWindows {
     /// Figures, all of which decide.
-    pub figures: Vec<Windowed>,
+    pub figures: Vec<WindowedFigure>,
     /// What was asked of it: [`REQUESTS`](super::REQUESTS), [`PROMPT_TOKENS`](super::PROMPT_TOKENS) and
     /// [`OUTPUT_TOKENS`](super::OUTPUT_TOKENS).
-    pub traffic: Vec<Windowed>,
+    pub traffic: Vec<WindowedFigure>,
     /// Shares of paths in their step, a value a window.
-    pub layers: Vec<Windowed>,
+    pub layers: Vec<WindowedFigure>,
 }
 
 /// A figure and how it changed from the windows before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WindowedChange {
-    /// From the median of the windows before to the median of the one that is judged, and its outcome.
+    /// From the median of the windows before (of fewer than [`LEAST_DAYS`] that of the latest) to the median of the one that
+    /// is judged, and its outcome.
     #[serde(flatten)]
     pub change: FigureChange,
     /// Windows before that have it.
@@ -94,7 +95,7 @@ pub fn compare_windows(server: &ServerWindows, any_traffic: bool, options: &Comp
     let of_each = options.clone().alpha(options.alpha / judged.max(1) as f64);
     // One of many figures that differs by chance would make the whole worse; that all of them are within the margin is
     // claimed only where each of them is.
-    let judge = |figure: &Windowed| {
+    let judge = |figure: &WindowedFigure| {
         let (shown, strict) = (change(figure, LEAST_VALUES, options)?, change(figure, LEAST_VALUES, &of_each)?);
         let clear = shown.outcome == strict.outcome || shown.outcome == Some(Outcome::Equivalent);
         let outcome = if clear { shown.outcome } else { shown.outcome.map(|_| Outcome::Undecided) };
@@ -139,7 +140,7 @@ fn outcome(figures: &[WindowedChange]) -> Outcome {
 }
 
 /// The change from the windows before to this one; `None` where this one, or all before, have too few values.
-fn change(figure: &Windowed, least: usize, options: &CompareOptions) -> Option<FigureChange> {
+fn change(figure: &WindowedFigure, least: usize, options: &CompareOptions) -> Option<FigureChange> {
     let latest = figure.before.iter().rfind(|window| window.values.len() >= least)?;
     if figure.now.values.len() < least {
         return None;
@@ -153,14 +154,15 @@ fn change(figure: &Windowed, least: usize, options: &CompareOptions) -> Option<F
     let whole = |window: &Window| window.values.iter().map(|value| Some(Sampled::whole(*value))).collect::<Vec<_>>();
     let options = options.clone().days(days);
     let change = figure_change(&figure.name, &Design::apart(), &whole(latest), &whole(&figure.now), &options)?;
-    // What it was is that of all windows, which the change is from.
+    // What it was is that of all windows, which the change is from; of too few it is from the latest of them.
+    let a = if medians.len() < LEAST_DAYS { change.a } else { median(&medians) };
     let estimate = change.estimate.map(ChangeEstimate::of_windows);
-    Some(FigureChange { a: median(&medians), estimate, floor: change.floor.of_windows(), ..change })
+    Some(FigureChange { a, estimate, floor: change.floor.of_windows(), ..change })
 }
 
 /// Layers whose share changed beyond what windows differ by, and how many were tested.
-fn layer_changes(layers: &[Windowed], options: &CompareOptions) -> (Vec<LayerChange>, usize) {
-    let changed = |layer: &Windowed| {
+fn layer_changes(layers: &[WindowedFigure], options: &CompareOptions) -> (Vec<LayerChange>, usize) {
+    let changed = |layer: &WindowedFigure| {
         let change = change(layer, 1, options)?;
         let estimate = change.estimate.filter(|estimate| estimate.low.is_some())?;
         Some(LayerChange { path: layer.name.clone(), a: change.a, b: change.b, estimate })

@@ -3,7 +3,7 @@
 use super::options::CompareOptions;
 use super::outcome::Outcome;
 use super::traffic::{PROMPT_TOKENS, REQUESTS};
-use super::windowed::{Window, Windowed};
+use super::windowed::{Window, WindowedFigure};
 use super::windows::{LEAST_VALUES, ServerWindows, compare_windows};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,7 +19,7 @@ type Differ = (f64, f64, usize);
 
 /// Windows that differ by `differ`, of which `passed_on` is there in the next one, and a last one of a program that
 /// is slower by `slower`.
-fn figure(name: &str, random: &mut StdRng, (differ, passed_on, windows): Differ, slower: f64) -> Windowed {
+fn figure(name: &str, random: &mut StdRng, (differ, passed_on, windows): Differ, slower: f64) -> WindowedFigure {
     let mut level = differ * normal(random);
     let mut window = |slower: f64, random: &mut StdRng| {
         level = passed_on * level + (1.0f64 - passed_on * passed_on).sqrt() * differ * normal(random);
@@ -27,13 +27,30 @@ fn figure(name: &str, random: &mut StdRng, (differ, passed_on, windows): Differ,
         Window { from_ns: 0, values: (0..12).map(value).collect() }
     };
     let before = (0..windows).map(|_| window(0.0, random)).collect();
-    Windowed { name: name.to_string(), before, now: window(slower, random) }
+    WindowedFigure { name: name.to_string(), before, now: window(slower, random) }
 }
 
 fn server(random: &mut StdRng, how: Differ, slower: f64) -> ServerWindows {
     let of = |name: &str, random: &mut StdRng| figure(name, random, how, slower);
     let names = ["ttft_ns", "tpot_ns", "itl_ns"];
     ServerWindows { figures: names.map(|name| of(name, random)).into(), ..ServerWindows::default() }
+}
+
+#[test]
+fn what_it_was_is_what_the_change_is_from_however_few_windows_there_are() {
+    let window = |level: f64| Window { from_ns: 0, values: (0..12).map(|n| level + 1e-3 * f64::from(n)).collect() };
+    for before in [&[1.0, 1.0, 2.0][..], &[1.0, 2.0], &[1.0, 1.0, 1.0, 1.0, 2.0]] {
+        let figure = WindowedFigure {
+            name: "tpot_ns".to_string(),
+            before: before.iter().map(|level| window(*level)).collect(),
+            now: window(1.5),
+        };
+        let server = ServerWindows { figures: vec![figure], ..ServerWindows::default() };
+        let found = compare_windows(&server, false, &CompareOptions::default());
+        let change = &found.figures[0].change;
+        let said = change.estimate.expect("there is a change").change;
+        assert!((change.b / change.a - 1.0).signum() == said.signum(), "{before:?}: {change:?}");
+    }
 }
 
 #[test]
@@ -81,7 +98,7 @@ fn thirty_percent_more_is_worse_and_less_is_better() {
         let found = all.iter().filter(|found| found.outcome == outcome).count();
         assert!(found >= 19, "{outcome:?} in {found} of 20");
     }
-    let faster = Windowed { name: "working_tps".into(), ..figure("", &mut random, (0.02, 0.0, 7), 0.262) };
+    let faster = WindowedFigure { name: "working_tps".into(), ..figure("", &mut random, (0.02, 0.0, 7), 0.262) };
     let server = ServerWindows { figures: vec![faster], ..ServerWindows::default() };
     assert_eq!(compare_windows(&server, false, &CompareOptions::default()).outcome, Outcome::Better);
 }
@@ -101,7 +118,7 @@ fn few_windows_and_few_values_decide_nothing() {
     let mut random = StdRng::seed_from_u64(4);
     let mut figure = figure("ttft_ns", &mut random, (0.01, 0.0, 7), 0.3);
     figure.before.drain(..4);
-    let of = |figure: &Windowed, options: &CompareOptions| {
+    let of = |figure: &WindowedFigure, options: &CompareOptions| {
         compare_windows(&ServerWindows { figures: vec![figure.clone()], ..ServerWindows::default() }, false, options)
     };
     let found = of(&figure, &CompareOptions::default());
@@ -121,7 +138,7 @@ fn other_traffic_withholds_unless_any_will_do() {
     server.figures.push(figure("energy_per_token_j", &mut random, (0.01, 0.0, 7), 0.3));
     let traffic = |name: &str, before: f64, now: f64| {
         let window = |value: f64| Window { from_ns: 0, values: vec![value; 3] };
-        Windowed { name: name.into(), before: vec![window(before); 5], now: window(now) }
+        WindowedFigure { name: name.into(), before: vec![window(before); 5], now: window(now) }
     };
     let options = CompareOptions::default();
     server.traffic = vec![traffic(REQUESTS, 2.0, 2.5), traffic(PROMPT_TOKENS, 100.0, 110.0)];
@@ -143,7 +160,7 @@ fn layers_that_grew_are_named_and_others_are_not() {
     let mut random = StdRng::seed_from_u64(6);
     let mut layer = |name: String, before: f64, now: f64| {
         let mut window = |value: f64| Window { from_ns: 0, values: vec![value * (1.0 + 0.01 * normal(&mut random))] };
-        Windowed { name, before: (0..7).map(|_| window(before)).collect(), now: window(now) }
+        WindowedFigure { name, before: (0..7).map(|_| window(before)).collect(), now: window(now) }
     };
     let mut layers = vec![layer("decode/attn".into(), 0.3, 0.42), layer("decode/norm".into(), 0.002, 0.004)];
     layers.extend((0..20).map(|n| layer(format!("decode/{n}"), 0.05, 0.05)));

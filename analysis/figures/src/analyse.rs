@@ -3,7 +3,7 @@
 use crate::Analysis;
 use crate::figures::Figures;
 use crate::known::RunContents;
-use crate::reading::Noticed;
+use crate::reading::ReadingNotes;
 use crate::verdict::verdict;
 use candlescope_reader::Run;
 
@@ -27,7 +27,7 @@ impl Analysis {
     }
 
     /// The figures of rows that were read, judged.
-    pub fn finish(figures: Figures<'_>, noticed: &Noticed) -> Self {
+    pub fn finish(figures: Figures<'_>, noticed: &ReadingNotes) -> Self {
         let has_manifest = figures.known.run.manifest().is_some();
         verdict(figures.finish(noticed), has_manifest)
     }

@@ -86,9 +86,14 @@ impl Analysis {
     }
 
     /// The verdict's finding that other programs used the machine, or that it held the program back: whole data of such a
-    /// run are no times of the program alone.
-    pub fn disturbance(&self) -> Option<&Code> {
-        self.verdict.findings.iter().map(|finding| &finding.code).find(|code| DISTURBED.contains(code))
+    /// run are no times of the program alone. The one place that says so, for every reader of a run.
+    pub fn disturbance(&self) -> Option<&Finding> {
+        self.disturbances().next()
+    }
+
+    /// All such findings.
+    pub fn disturbances(&self) -> impl Iterator<Item = &Finding> {
+        self.verdict.findings.iter().filter(|finding| DISTURBED.contains(&finding.code))
     }
 
     /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on

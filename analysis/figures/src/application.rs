@@ -27,7 +27,7 @@ impl Application {
         step.is_some_and(|step| self.numbers.contains(&step))
     }
 
-    /// The others.
+    /// The steps that are not the application's.
     pub(super) fn without<'a>(&self, steps: &'a [StepRow]) -> Cow<'a, [StepRow]> {
         if self.numbers.is_empty() {
             return Cow::Borrowed(steps);

@@ -101,7 +101,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Peak resident memory",
         "bytes",
         "measured",
-        "The operating system's high-water mark of the process's resident set, over the life of the process, if it is known; else the largest sample, which misses peaks between two samples. The report says which",
+        "The operating system's high-water mark of the process's resident set, over the life of the process, if it is known; else the largest sample, which misses peaks between two samples. The report says which. What recording itself holds in memory is in it: intervals and stacks until they are written, and names",
         "",
     ),
     def(

@@ -47,8 +47,7 @@ pub struct Device {
 }
 
 const THROTTLED: &str = metric::GPU_THROTTLED_BY;
-/// Low clocks while nothing runs are not throttling.
-const IDLE: &str = "gpu_idle";
+const IDLE: &str = metric::GPU_IDLE;
 
 /// Whether a metric is one of a GPU's.
 fn of_gpu(metric: &str) -> bool {

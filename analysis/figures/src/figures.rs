@@ -11,16 +11,16 @@ use super::known::RunContents;
 use super::layers::LayerPass;
 use super::machine::MachinePass;
 use super::memory::MemoryPass;
-use super::reading::{Noticed, Pass};
+use super::reading::{Pass, ReadingNotes};
 use super::sensitivity::sensitivity;
-use super::usual_steps::Usual;
+use super::usual_steps::UsualKinds;
 use super::{
     Analysis, Covered, Gpu, Intervals, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree,
     Warmup, devices, latency, operators, step_rows,
 };
 use candlescope_reader::limits::Limit;
 use candlescope_reader::{Run, left_out};
-use candlescope_schema::run::{Finding, Verdict};
+use candlescope_schema::run::{Finding, MachineUse, Verdict};
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
@@ -84,8 +84,10 @@ impl<'k> Figures<'k> {
         let measured = difference(&step_rows::windows(counted()), warmup.alone());
         let open_intervals = usize::try_from(limits.get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
         let mut spans = IntervalPass::default().at_most(open_intervals);
-        spans.usual(Usual::of(counted()));
-        let machine = manifest.machine.is_none().then(|| MachinePass::beside_steps(step_rows::windows(&*steps)));
+        spans.usual(UsualKinds::of(counted()));
+        // Earlier releases did not keep the load.
+        let is_told = manifest.machine.is_some_and(|machine| machine.load.is_some());
+        let machine = (!is_told).then(|| MachinePass::beside_steps(step_rows::windows(&*steps)));
         Self {
             known,
             has_measured_steps: !measured.is_empty(),
@@ -154,7 +156,7 @@ impl<'k> Figures<'k> {
     }
 
     /// All figures, without the verdict.
-    pub fn finish(self, noticed: &Noticed) -> Analysis {
+    pub fn finish(self, noticed: &ReadingNotes) -> Analysis {
         let Self { known, steps, mut warmup, .. } = self;
         let (run, requests, mut manifest) = (known.run, &known.requests, known.manifest.clone());
         let measured = warmup.measured(&steps);
@@ -205,7 +207,10 @@ impl<'k> Figures<'k> {
             false => Shares::of(&manifest, requests, &steps, &warm, &energy.sensors),
         };
         let memory = self.samples.finish();
-        manifest.machine = manifest.machine.or(self.machine.and_then(MachinePass::finish));
+        let seen = self.machine.and_then(MachinePass::finish);
+        let load = seen.and_then(|seen| seen.load);
+        let told = manifest.machine.map(|told| MachineUse { load: told.load.or(load), ..told });
+        manifest.machine = told.or(seen);
         let (rows, noticed) = read_of(run, noticed, &intervals);
         Analysis {
             dir: run.dir().to_path_buf(),
@@ -242,7 +247,7 @@ impl<'k> Figures<'k> {
 }
 
 /// How many rows of each table figures were made of, and what was noticed of these.
-fn read_of(run: &Run, noticed: &Noticed, intervals: &Intervals) -> (BTreeMap<&'static str, u64>, Vec<Finding>) {
+fn read_of(run: &Run, noticed: &ReadingNotes, intervals: &Intervals) -> (BTreeMap<&'static str, u64>, Vec<Finding>) {
     let most_kernels = run.limits().get(Limit::Kernels);
     let rows = RecordKind::ALL.map(|kind| {
         let rows = noticed.rows[&kind];

@@ -214,12 +214,12 @@ impl Occupancy {
 }
 
 /// Something that takes a stretch of a device's time.
-pub trait Stretched {
+pub trait HasStretch {
     /// Start and end, Unix nanoseconds.
     fn stretch(&self) -> (i64, i64);
 }
 
-impl Stretched for Block {
+impl HasStretch for Block {
     fn stretch(&self) -> (i64, i64) {
         (self.start_ns, self.end_ns)
     }
@@ -227,7 +227,7 @@ impl Stretched for Block {
 
 /// How windows divide; what is missing to `wall_ns` are the gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Divided {
+pub struct WindowDivision {
     /// Length of the windows.
     pub wall_ns: u64,
     /// Time in a block.
@@ -238,8 +238,12 @@ pub struct Divided {
 
 /// Divides `windows`, in order and apart, by `blocks`, in order and apart. `gap` is called with the blocks before and
 /// after each gap, its start and its length.
-pub fn divide<B: Stretched>(blocks: &[B], windows: &[(i64, i64)], mut gap: impl FnMut(&B, &B, i64, u64)) -> Divided {
-    let mut out = Divided { wall_ns: length(windows), ..Divided::default() };
+pub fn divide<B: HasStretch>(
+    blocks: &[B],
+    windows: &[(i64, i64)],
+    mut gap: impl FnMut(&B, &B, i64, u64),
+) -> WindowDivision {
+    let mut out = WindowDivision { wall_ns: length(windows), ..WindowDivision::default() };
     let mut at = 0;
     for &(from, to) in windows {
         while blocks.get(at).is_some_and(|block| block.stretch().1 <= from) {

@@ -43,14 +43,14 @@ pub struct GpuKind {
     /// Sum of the steps' durations on the host in nanoseconds.
     pub wall_ns: u64,
     /// GPU time, one row per source.
-    pub elapsed: Vec<Elapsed>,
+    pub elapsed: Vec<SourceTime>,
     /// How the device's time divides, if kernels were recorded.
     pub busy: Option<Busy>,
 }
 
 /// GPU time of the steps that have it from one source.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Elapsed {
+pub struct SourceTime {
     /// Marks in the stream, whose time includes gaps in the queue, or recorded kernels.
     pub source: GpuSource,
     /// Steps of the kind with GPU time from this source, without warm-up.
@@ -75,7 +75,7 @@ pub struct Elapsed {
     pub io_gbytes: Option<f64>,
 }
 
-impl Elapsed {
+impl SourceTime {
     /// GPU time ÷ duration on the host, of the measured steps. With marks this is not a busy share, because it includes
     /// gaps in the queue.
     pub fn of_wall(&self) -> Option<f64> {
@@ -110,7 +110,7 @@ impl Gpu {
         }
         for (row, busy) in phases.rows.iter().zip(by_group) {
             let Some(steps) = groups.get(row.name.as_str()) else { continue };
-            let elapsed: Vec<Elapsed> =
+            let elapsed: Vec<SourceTime> =
                 GpuSource::ALL.iter().filter_map(|source| elapsed(steps, *source, busy.as_ref())).collect();
             if elapsed.is_empty() && busy.is_none() {
                 continue;
@@ -141,7 +141,7 @@ fn both<A: Send, B>(first: impl Fn() -> A + Sync, second: impl FnOnce() -> B) ->
     })
 }
 
-fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option<Elapsed> {
+fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option<SourceTime> {
     let measured: Vec<(&StepRow, u64)> = steps
         .iter()
         .filter(|step| step.gpu_source == Some(source))
@@ -169,7 +169,7 @@ fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option
         let work = total_if_known(measured.iter().map(|(step, _)| work(step)))?;
         (merged_ns > 0).then(|| work as f64 / merged_ns as f64)
     };
-    Some(Elapsed {
+    Some(SourceTime {
         source,
         measured: measured.len() as u64,
         measured_ns,

@@ -12,6 +12,13 @@ const LAUNCH: &str = "cuda_graph";
 const MOST_SHAPES: usize = 1024;
 const MOST_STEPS: usize = 1 << 20;
 
+/// Why steps run call by call although a graph was asked for: each but [`Ran::Replay`] and [`Ran::NotAsked`].
+pub const LEFT_FOR: [Ran; 6] =
+    [Ran::CaptureFailed, Ran::WarmUp, Ran::Quantized, Ran::Stream, Ran::NoDevice, Ran::Model];
+
+/// Of fewer such steps nothing follows: the first ones of a shape run call by call anyhow.
+pub const FEWEST_LEFT: usize = 10;
+
 /// Which shapes steps were replayed in, and which those have that ran call by call although a graph was asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GraphShapes {

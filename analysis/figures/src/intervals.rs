@@ -15,7 +15,7 @@ mod settled;
 
 use super::int_map::IntSet;
 use super::path_totals::Intervals;
-use super::usual_steps::Usual;
+use super::usual_steps::{UsualKinds, UsualPlace};
 use candlescope_schema::SpanRecord;
 use held::{InsideSums, OpenInterval, WaitingChildren};
 use nodes::Nodes;
@@ -39,9 +39,9 @@ pub struct IntervalPass {
     recorded: IntSet<u64>,
     /// The step that was looked up in it last, and whether it is there.
     last_step: (u64, bool),
-    usual: Usual,
+    usual: UsualKinds,
     /// The same for them: its place.
-    last_usual: (Option<u64>, Option<u32>),
+    last_usual: (Option<u64>, Option<UsualPlace>),
     out: Intervals,
 }
 
@@ -59,7 +59,7 @@ impl IntervalPass {
             relatives: Relatives::holding(hold_most),
             recorded: IntSet::default(),
             last_step: (0, false),
-            usual: Usual::default(),
+            usual: UsualKinds::default(),
             last_usual: (None, None),
             out: Intervals::default(),
         }
@@ -86,13 +86,13 @@ impl IntervalPass {
     }
 
     /// Says which steps are usual. To be called before any span is added.
-    pub fn usual(&mut self, usual: Usual) {
+    pub fn usual(&mut self, usual: UsualKinds) {
         self.usual = usual;
         self.last_usual = (None, None);
     }
 
     /// Whether a step is usual, and its place among those that are kept by themselves.
-    pub fn place(&mut self, step: Option<u64>) -> Option<u32> {
+    pub fn place(&mut self, step: Option<u64>) -> Option<UsualPlace> {
         if self.last_usual.0 != step {
             self.last_usual = (step, self.usual.place(step));
         }
@@ -177,6 +177,7 @@ impl IntervalPass {
             gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
             kernels_recorded: self.is_recorded(span.step),
             group: group_of(span.step),
+            usual: self.place(span.step),
             generation: 0,
         };
         if let Some(early) = self.relatives.take_waiting(span.seq) {
@@ -306,6 +307,9 @@ fn check(nodes: &mut Nodes, out: &mut Intervals, held: &OpenInterval) {
     let node = nodes.at(held.node);
     if !held.is_replayed {
         node.totals.add_time(held.time_ns());
+    }
+    if let Some(place) = held.usual {
+        node.totals.usual.add_inside(held.inside.ns, place);
     }
     let measured = held.gpu_measured();
     if measured.is_some() || held.kernels_recorded {

@@ -7,7 +7,7 @@
 use super::held_up::HeldUp;
 use super::request_parts::{RequestParts, UsualOfKind, parts};
 use super::shared_steps;
-use super::stats::{Distribution, total, total_if_known};
+use super::stats::{Distribution, percentile_of, total, total_if_known};
 use super::step_rows::{StepRow, windows};
 use candlescope_schema::run::RunManifest;
 use candlescope_schema::stretches::{Stretch, difference, length};
@@ -89,11 +89,26 @@ pub struct RequestFigures {
     pub outcome: Option<Outcome>,
     /// Time in which one of its steps was open; `None` if it has none, or some of them have no record.
     pub steps_ns: Option<u64>,
-    /// From the start of its first step to its end, and how much of that no step of the run was open; `None` like
-    /// [`steps_ns`](Self::steps_ns).
-    pub outside_steps: Option<(u64, u64)>,
+    /// Its time from its first step on in which no step was open; `None` like [`steps_ns`](Self::steps_ns).
+    pub outside_steps: Option<OutsideSteps>,
     /// Where its time went; `None` like [`steps_ns`](Self::steps_ns).
     pub parts: Option<RequestParts>,
+}
+
+/// The time of a request from the start of its first step to its end, and the part of it in which no step of the run
+/// was open. Times are nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OutsideSteps {
+    /// All of it.
+    pub whole_ns: u64,
+    /// The part in which no step was open.
+    pub outside_ns: u64,
+    /// Stretches of that part that a step follows.
+    pub gaps: u64,
+    /// Their median; 0 if there is none. A single one in which others had the processor is not in it.
+    pub usual_gap_ns: f64,
+    /// The stretch that no step follows.
+    pub after_ns: u64,
 }
 
 /// Numbers of the warm-up requests: the first ones, as many as the option `warmup` says.
@@ -387,12 +402,21 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
 
 /// From the request's first step to its end, and how much of that is not in `open`, the time in which steps of the run
 /// were open: what it waits for before its first step, and for other requests, is no work between its steps.
-fn outside_steps(request: &RequestRecord, steps: &[&StepRow], open: &[Stretch]) -> Option<(u64, u64)> {
+fn outside_steps(request: &RequestRecord, steps: &[&StepRow], open: &[Stretch]) -> Option<OutsideSteps> {
     let own = (steps.first()?.start_ns, request.host_start.plus_ns(request.host_dur_ns).0);
     let from = open.partition_point(|window| window.1 <= own.0);
     let until = open.partition_point(|window| window.0 < own.1);
-    let outside = difference(&[own], &open[from..until.max(from)]);
-    (own.1 > own.0).then(|| (own.1.abs_diff(own.0), length(&outside)))
+    let mut outside = difference(&[own], &open[from..until.max(from)]);
+    let outside_ns = length(&outside);
+    let after = outside.pop_if(|last| last.1 == own.1);
+    let gaps: Vec<f64> = outside.iter().map(|gap| gap.1.abs_diff(gap.0) as f64).collect();
+    (own.1 > own.0).then(|| OutsideSteps {
+        whole_ns: own.1.abs_diff(own.0),
+        outside_ns,
+        gaps: gaps.len() as u64,
+        usual_gap_ns: percentile_of(&gaps, 0.5).unwrap_or(0.0),
+        after_ns: after.map_or(0, |last| last.1.abs_diff(last.0)),
+    })
 }
 
 /// Gaps between the ends of neighbouring steps that yield tokens, none across a missing step.

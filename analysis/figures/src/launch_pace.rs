@@ -139,7 +139,7 @@ fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)
             LaunchKind::Upload => (Launched::Strided, calls.get(at.checked_sub(2)?)?),
             _ => (launched, &calls[at - 1]),
         };
-        // Calls of one thread do not overlap; whose clock says so is not told.
+        // Calls of one thread do not overlap: where times say that they do, the clock was off, and the pair does not count.
         (calls[at].start_ns >= before.end_ns).then(|| (launched, (calls[at].end_ns - before.end_ns) as f64))
     })
 }

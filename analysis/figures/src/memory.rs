@@ -59,7 +59,8 @@ pub struct InSteps {
     pub max: f64,
 }
 
-/// The most memory that the process held, and the source of that figure.
+/// The most memory that the process held, and the source of that figure. What recording holds is in it: nobody counts
+/// that apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeakResident {
     /// Largest resident memory of the process in bytes, loading and warm-up included.

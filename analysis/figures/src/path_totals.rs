@@ -2,6 +2,7 @@
 
 use super::gpu_time::{GROUPS, GpuBySource};
 use super::stated_work::StatedWork;
+use super::stats::total;
 use super::usual_steps::{UsualSteps, UsualTime};
 use candlescope_schema::{PathInfo, SpanRecord};
 use std::collections::BTreeMap;
@@ -53,7 +54,9 @@ pub struct PathTotals {
 /// What threads did in the intervals of one path, those inside them included. Times are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThreadTimes {
-    /// Duration of the intervals of which it is known.
+    /// Intervals of which it is known: a thread that waits very often has its switches recorded a part of the time.
+    pub known: u64,
+    /// Duration of these.
     pub known_ns: u64,
     /// Part of `known_ns` in which the threads ran on a CPU.
     pub cpu_ns: u64,
@@ -61,21 +64,25 @@ pub struct ThreadTimes {
     pub preempted_ns: u64,
     /// Part of `known_ns` in which the threads waited: for a lock, another thread, a file or a device.
     pub blocked_ns: u64,
-    /// Duration of the intervals whose page faults are known, and these.
+    /// Intervals whose page faults are known.
+    pub faults_known: u64,
+    /// Duration of these.
     pub faults_known_ns: u64,
-    /// Pages that the system had to provide.
+    /// Pages that the system had to provide in them.
     pub page_faults: u64,
 }
 
 impl ThreadTimes {
     fn add(&mut self, span: &SpanRecord) {
         if let (Some(cpu), Some(preempted), Some(blocked)) = (span.cpu_ns, span.preempted_ns, span.blocked_ns) {
+            self.known += 1;
             self.known_ns = self.known_ns.saturating_add(span.host_dur_ns);
             self.cpu_ns = self.cpu_ns.saturating_add(cpu);
             self.preempted_ns = self.preempted_ns.saturating_add(preempted);
             self.blocked_ns = self.blocked_ns.saturating_add(blocked);
         }
         if let Some(faults) = span.page_faults {
+            self.faults_known += 1;
             self.faults_known_ns = self.faults_known_ns.saturating_add(span.host_dur_ns);
             self.page_faults = self.page_faults.saturating_add(faults);
         }
@@ -84,6 +91,16 @@ impl ThreadTimes {
     /// The share of a part of [`known_ns`](Self::known_ns); `None` if nothing is known.
     pub fn share(&self, part: u64) -> Option<f64> {
         (self.known_ns > 0).then(|| part as f64 / self.known_ns as f64)
+    }
+
+    /// The mean of a part of [`known_ns`](Self::known_ns) over the intervals of which it is known; 0 if there is none.
+    pub fn each(&self, part: u64) -> f64 {
+        part as f64 / self.known.max(1) as f64
+    }
+
+    /// The mean of [`page_faults`](Self::page_faults) over the intervals of which they are known.
+    pub fn faults_each(&self) -> Option<f64> {
+        (self.faults_known > 0).then(|| self.page_faults as f64 / self.faults_known as f64)
     }
 }
 
@@ -172,6 +189,39 @@ pub struct Intervals {
     /// Intervals that were dropped, or counted as orphans, while a parent or child could still come, because there were
     /// too many to hold.
     pub let_go_early: u64,
+}
+
+/// Where most of what steps usually take is: see [`Intervals::most_of_usual_steps`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MostOfStep<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// Its own share of a usual step, without what is inside it.
+    pub share: f64,
+    /// The steps that it is in.
+    pub steps: &'a UsualSteps,
+}
+
+impl Intervals {
+    /// The path whose own time is most in as many usual steps as there were steps: what stalls in single ones add is in
+    /// none. `None` if no path has any.
+    pub fn most_of_usual_steps(&self) -> Option<MostOfStep<'_>> {
+        let each = self.paths.iter().filter_map(|path| {
+            let steps = self.usual.get(usize::try_from(path.usual.kind?).ok()?)?;
+            let (share, ns) = path.usual.own(steps)?;
+            let all_ns = ns * (steps.steps + steps.set_apart) as f64;
+            (share > 0.0).then_some((all_ns, MostOfStep { path: &path.rollup, share, steps }))
+        });
+        each.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, most)| most)
+    }
+
+    /// The share of all steps' time that single ones, with no more tokens than usual, took beyond twice the median of
+    /// their kind; 0 without steps.
+    pub fn held_up_share(&self) -> f64 {
+        let sum = |of: fn(&UsualSteps) -> u64| total(self.usual.iter().map(of)) as f64;
+        let all = sum(|steps| steps.all_ns);
+        if all > 0.0 { sum(|steps| steps.held_up_ns) / all } else { 0.0 }
+    }
 }
 
 /// Totals by rollup, for passes that look paths up.

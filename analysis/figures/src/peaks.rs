@@ -131,6 +131,8 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
 pub struct OperatorUtilisation {
     /// Label of the peaks: `datasheet` or `measured`.
     pub label: String,
+    /// Whether others were at work while these were measured.
+    pub disturbed: bool,
     /// FLOPs that the model needs ÷ time ÷ peak FLOP/s; `None` without FLOPs or a peak for their type.
     pub mfu: Option<f64>,
     /// Bytes of weights and KV cache ÷ time ÷ peak bandwidth; `None` without bytes or a peak.
@@ -168,7 +170,8 @@ pub fn of_operators(analysis: &Analysis) -> Vec<Vec<OperatorUtilisation>> {
             };
             let share = |rate: Option<f64>, peak: Option<&Peak>| Some(rate? / (peak?.value * devices));
             let (mfu, mbu) = (share(flops, best(true)), share(bytes, best(false)));
-            OperatorUtilisation { label: label.clone(), mfu, mbu }
+            let disturbed = known.iter().any(|peak| peak.label == *label && peak.disturbed);
+            OperatorUtilisation { label: label.clone(), disturbed, mfu, mbu }
         };
         labels.iter().map(of).collect()
     });

@@ -31,7 +31,7 @@ pub trait Pass: Send {
 /// What was noticed while a run was opened and its rows were read.
 #[derive(Debug)]
 #[must_use = "figures of a damaged run are wrong without a word of it"]
-pub struct Noticed {
+pub struct ReadingNotes {
     /// Damage and limits, first those that opening it showed.
     pub findings: Vec<Finding>,
     /// Rows read, by table.
@@ -57,7 +57,7 @@ impl<'r> Rows<'r> {
 
     /// Gives the rows to all passes: this thread decodes, so that what it needs for that comes from the memory that opening
     /// the run has given back.
-    pub fn to(self, passes: &mut [&mut dyn Pass]) -> Noticed {
+    pub fn to(self, passes: &mut [&mut dyn Pass]) -> ReadingNotes {
         let tables: Vec<RecordKind> =
             ORDER.into_iter().filter(|table| passes.iter().any(|pass| pass.tables().contains(table))).collect();
         let mut batches = self.0.of_tables(&tables);
@@ -83,7 +83,7 @@ impl<'r> Rows<'r> {
             });
             here.iter_mut().for_each(|pass| pass.end());
         });
-        Noticed {
+        ReadingNotes {
             rows: RecordKind::ALL.into_iter().map(|table| (table, batches.records(table))).collect(),
             findings: batches.findings(),
         }

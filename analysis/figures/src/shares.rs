@@ -9,7 +9,7 @@ use super::energy::together;
 use super::sensor::{Joules, Sensor};
 use super::step_rows::{StepRow, outermost, windows};
 use candlescope_schema::RequestRecord;
-use candlescope_schema::accounts::{Divided, WorkShares, divided, kv_bytes_of_a_token};
+use candlescope_schema::accounts::{Division, WorkShares, divided, kv_bytes_of_a_token};
 use candlescope_schema::run::RunManifest;
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ impl Shares {
 /// Energy of each step: what the sensors counted while it was open, divided evenly among the steps that were open with it.
 struct StepEnergy {
     /// In joules, in order of the steps, and while none was open.
-    found: Divided,
+    found: Division,
     /// The time that all sensors cover.
     over: (i64, i64),
 }

@@ -4,7 +4,7 @@
 
 use super::int_map::IntMap;
 use super::stated_work::StatedWork;
-use super::stats::percentile_of;
+use super::stats::{percentile_of, total};
 use super::step_rows::StepRow;
 use candlescope_schema::SpanRecord;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ const FEWEST: usize = 20;
 const SAMPLED: usize = 256;
 /// A step with more tokens than usual, by this factor, may take longer.
 const MORE_TOKENS: f64 = 1.10;
+/// What a step takes beyond so many medians is no part of what steps usually take.
+const FAR_LONGER: f64 = 2.0;
 /// The place of a usual step that is not kept by itself.
 const NOT_SAMPLED: u32 = u32::MAX;
 
@@ -29,6 +31,10 @@ pub struct UsualSteps {
     pub total_ns: u64,
     /// Steps that were set apart.
     pub set_apart: u64,
+    /// Sum of the durations of all measured steps of the kind, in nanoseconds.
+    pub all_ns: u64,
+    /// The part of it that single steps, with no more tokens than usual, took beyond twice the median.
+    pub held_up_ns: u64,
     /// The longest that is usual, in nanoseconds; `None` if all are.
     pub limit_ns: Option<u64>,
     /// Steps of more tokens than this are usual however long they take; `None` if tokens are not stated.
@@ -37,17 +43,30 @@ pub struct UsualSteps {
     pub sampled_ns: Vec<u64>,
 }
 
+/// A usual step: its kind, and its place among those of the kind that are kept by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualPlace {
+    kind: u32,
+    at: u32,
+}
+
 /// What the intervals of a path take in usual steps, and the work that they state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UsualTime {
+    /// The kind of the steps: its position in [`Intervals::usual`](super::path_totals::Intervals::usual).
+    pub kind: Option<u32>,
     /// Intervals of the path in usual steps, those that a CUDA graph replayed included.
     pub calls: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
+    /// Sum of the durations of the intervals directly inside them, in nanoseconds.
+    pub inside_ns: u64,
     /// Work that they state.
     pub work: StatedWork,
     /// Their time in each of the steps that are kept by themselves; shorter if the last ones have none.
     pub by_step: Vec<u64>,
+    /// The same of what is directly inside them.
+    pub inside_by_step: Vec<u64>,
 }
 
 impl UsualSteps {
@@ -60,17 +79,18 @@ impl UsualSteps {
 
 impl UsualTime {
     /// Adds an interval. `place` is that of its step.
-    pub(super) fn add(&mut self, span: &SpanRecord, place: u32) {
+    pub(super) fn add(&mut self, span: &SpanRecord, place: UsualPlace) {
         self.calls += 1;
+        self.kind.get_or_insert(place.kind);
         self.total_ns = self.total_ns.saturating_add(span.host_dur_ns);
         self.work.add(StatedWork::of_span(span));
-        if place != NOT_SAMPLED {
-            let at = place as usize;
-            if self.by_step.len() <= at {
-                self.by_step.resize(at + 1, 0);
-            }
-            self.by_step[at] = self.by_step[at].saturating_add(span.host_dur_ns);
-        }
+        add_at(&mut self.by_step, place, span.host_dur_ns);
+    }
+
+    /// Adds the time of all intervals directly inside one of them.
+    pub(super) fn add_inside(&mut self, ns: u64, place: UsualPlace) {
+        self.inside_ns = self.inside_ns.saturating_add(ns);
+        add_at(&mut self.inside_by_step, place, ns);
     }
 
     /// The share of a step's time that it takes: the median over the steps that are kept by themselves and have it, times
@@ -89,12 +109,50 @@ impl UsualTime {
         Some(usual_of(&self.of_each(steps).map(|(own, _)| own).collect::<Vec<_>>()).unwrap_or(mean))
     }
 
+    /// Its own share of a step, without the intervals inside it, and its own time in one, in nanoseconds: medians as
+    /// for [`share`](Self::share). `None` without steps.
+    pub fn own(&self, steps: &UsualSteps) -> Option<(f64, f64)> {
+        let whole = (steps.total_ns > 0).then_some(steps.total_ns as f64)?;
+        let own = |(at, (all, step)): (usize, (f64, f64))| (all - self.inside(at, all), step);
+        let each: Vec<(f64, f64)> = self.of_each(steps).enumerate().map(own).collect();
+        let rest = self.total_ns.saturating_sub(self.inside_ns) as f64;
+        let share = usual_of(&each.iter().map(|(own, step)| own / step).collect::<Vec<_>>());
+        let ns = usual_of(&each.iter().map(|(own, _)| *own).collect::<Vec<_>>());
+        Some((share.unwrap_or(rest / whole), ns.unwrap_or(rest / steps.steps.max(1) as f64)))
+    }
+
+    /// The part of its time that is in no interval inside it: the median over the steps that have it, so that a stall
+    /// in one of them does not decide. `None` where it takes no time.
+    pub fn own_part(&self) -> Option<f64> {
+        let there = self.by_step.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        let each: Vec<f64> = there.map(|(at, ns)| 1.0 - self.inside(at, *ns as f64) / *ns as f64).collect();
+        let of_all = || 1.0 - self.inside_ns.min(self.total_ns) as f64 / self.total_ns as f64;
+        percentile_of(&each, 0.5).or_else(|| (self.total_ns > 0).then(of_all))
+    }
+
+    /// What the intervals inside it take in a step that is kept by itself, in which it takes `all`.
+    fn inside(&self, at: usize, all: f64) -> f64 {
+        self.inside_by_step.get(at).map_or(0.0, |ns| *ns as f64).min(all)
+    }
+
     /// Its time in each of the steps that are kept by themselves, and theirs.
     fn of_each<'a>(&'a self, steps: &'a UsualSteps) -> impl Iterator<Item = (f64, f64)> + 'a {
         let own = |at: usize| self.by_step.get(at).copied().unwrap_or(0) as f64;
         let all = steps.sampled_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
         all.map(move |(at, ns)| (own(at), *ns as f64))
     }
+}
+
+/// Adds to the time of a step that is kept by itself.
+fn add_at(by_step: &mut Vec<u64>, place: UsualPlace, ns: u64) {
+    if place.at == NOT_SAMPLED {
+        return;
+    }
+    let at = place.at as usize;
+    if by_step.len() <= at {
+        by_step.resize(at + 1, 0);
+    }
+    by_step[at] = by_step[at].saturating_add(ns);
 }
 
 /// The median of those above zero, times their part of all: what is in every step has its median, and what is in few of
@@ -106,13 +164,13 @@ fn usual_of(each: &[f64]) -> Option<f64> {
 
 /// Which steps are usual.
 #[derive(Debug, Default)]
-pub struct Usual {
-    /// By number of a usual step: its place among those that are kept by themselves.
-    places: IntMap<u64, u32>,
+pub struct UsualKinds {
+    /// By number of a usual step: its kind, and its place among those that are kept by themselves.
+    places: IntMap<u64, UsualPlace>,
     kinds: Vec<UsualSteps>,
 }
 
-impl Usual {
+impl UsualKinds {
     /// Of the measured steps, which are in order of start.
     pub fn of<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
@@ -137,7 +195,11 @@ impl Usual {
         let many_tokens = percentile_of(&lengths, 0.5).map(|usual| (usual * MORE_TOKENS) as u32);
         let has_more = |step: &StepRow| step.tokens.zip(many_tokens).is_some_and(|(own, many)| own > many);
         let kept: Vec<&&StepRow> = steps.iter().filter(|step| step.dur_ns as f64 <= limit || has_more(step)).collect();
+        let far = at(0.5).map_or(u64::MAX, |median| (FAR_LONGER * median) as u64);
+        let beyond = steps.iter().filter(|step| !has_more(step)).map(|step| step.dur_ns.saturating_sub(far));
         let mut kind = UsualSteps {
+            all_ns: total(steps.iter().map(|step| step.dur_ns)),
+            held_up_ns: total(beyond),
             name: name.to_string(),
             steps: kept.len() as u64,
             set_apart: (steps.len() - kept.len()) as u64,
@@ -147,21 +209,22 @@ impl Usual {
         };
         // Every nth, so that they come from the whole run.
         let every = kept.len().div_ceil(SAMPLED).max(1);
+        let of_kind = self.kinds.len() as u32;
         for (nth, step) in kept.into_iter().enumerate() {
             kind.total_ns = kind.total_ns.saturating_add(step.dur_ns);
-            let place = if nth % every == 0 {
+            let at = if nth % every == 0 {
                 kind.sampled_ns.push(step.dur_ns);
                 kind.sampled_ns.len() as u32 - 1
             } else {
                 NOT_SAMPLED
             };
-            self.places.insert(step.step, place);
+            self.places.insert(step.step, UsualPlace { kind: of_kind, at });
         }
         self.kinds.push(kind);
     }
 
-    /// The place of a step among those that are kept by themselves; `None` if it is not usual.
-    pub fn place(&self, step: Option<u64>) -> Option<u32> {
+    /// The kind of a step, and its place among those that are kept by themselves; `None` if it is not usual.
+    pub fn place(&self, step: Option<u64>) -> Option<UsualPlace> {
         self.places.get(&step?).copied()
     }
 
@@ -192,6 +255,20 @@ mod tests {
         let (share, least) = time.share(&all).unwrap();
         assert!((share - 0.03).abs() < 1e-9 && (least - 0.03).abs() < 1e-9, "{share} {least}");
         assert_eq!((time.each_ns(&all), all.median_ns()), (Some(30.0), Some(1_000.0)));
+    }
+
+    #[test]
+    fn a_stall_in_one_step_does_not_decide_what_is_an_intervals_own() {
+        // Half of each interval is in others inside it; in one step something held it up for a hundred times as long.
+        let own: Vec<u64> = (0..15).map(|n| if n == 5 { 100_400 } else { 400 }).collect();
+        let steps: Vec<u64> = own.iter().map(|own| own + 600).collect();
+        let (mut time, all) = of(&own, &steps);
+        (time.inside_ns, time.inside_by_step) = (15 * 200, vec![200; 15]);
+        let part = time.own_part().unwrap();
+        assert!((part - 0.5).abs() < 1e-9, "{part}");
+        let (share, ns) = time.own(&all).unwrap();
+        assert!((share - 0.2).abs() < 1e-9 && ns == 200.0, "{share} {ns}");
+        assert_eq!(UsualTime::default().own_part(), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::rank::Rank;
 use super::ranks_error::RanksError;
 use super::ranks_of_run::RanksOfRun;
 use candlescope_reader::{ReadLimits, Run};
+use candlescope_schema::hive;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,15 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Opens the runs of ranks in a folder: of several starts of the program, the last of each rank.
+    /// Opens the runs of ranks in a folder, or below it by day and machine: of several starts of the program, the last
+    /// of each rank.
     ///
     /// # Errors
     /// When there are none, or two of one rank that ran at the same time.
     pub fn open(folder: &Path, limits: &ReadLimits) -> Result<Self, RanksError> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut dirs: Vec<PathBuf> = entries.filter(|path| path.join(MANIFEST_FILE).is_file()).take(MOST).collect();
-        dirs.sort();
         let mut runs: Vec<(Run, RunManifest)> = Vec::new();
         let mut unreadable = Vec::new();
-        for dir in dirs {
+        for dir in runs_below(folder) {
             let run = match Run::open_within(&dir, limits.clone()) {
                 Ok(run) => run,
                 Err(error) => {
@@ -110,4 +109,22 @@ impl Ranks {
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
+}
+
+/// Directories of runs in a folder, and in those of days and machines below it, as programs of several machines write
+/// them into one. Of more than are read, the last ones by name: days and names that were not chosen say the time.
+fn runs_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![(folder.to_path_buf(), 0)]);
+    while let Some((folder, depth)) = folders.pop() {
+        for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.join(MANIFEST_FILE).is_file() {
+                found.push(path);
+            } else if depth < 2 && (name.starts_with(hive::DATE) || name.starts_with(hive::MACHINE)) {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    found.split_off(found.len().saturating_sub(MOST))
 }

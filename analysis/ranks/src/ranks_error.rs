@@ -6,6 +6,7 @@ use std::path::PathBuf;
 /// Runs are no ranks of one program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum RanksError {
     /// There are fewer than two.
     #[error("`{}` holds no runs of several ranks", .0.display())]
@@ -41,7 +42,6 @@ pub enum RanksError {
     /// One rank at most can be read.
     #[error("of the ranks in `{}` only one can be read; {reason}", .folder.display())]
     OneReadable {
-        /// The folder.
         folder: PathBuf,
         /// Why the first of the others cannot.
         reason: String,
@@ -51,12 +51,5 @@ pub enum RanksError {
         "`{}` and `{}` are both rank {rank}: name a folder with the runs of one start of the program",
         .one.display(), .other.display()
     )]
-    Twice {
-        /// Which.
-        rank: u32,
-        /// One of them.
-        one: PathBuf,
-        /// The other.
-        other: PathBuf,
-    },
+    Twice { rank: u32, one: PathBuf, other: PathBuf },
 }

@@ -39,7 +39,7 @@ pub(crate) struct SeenCollective {
     pub(crate) device: Option<usize>,
 }
 
-/// A step.
+/// A measured step of one rank, on that rank's clock.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TimedStep {
     pub(crate) phase: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct TimedStep {
     pub(crate) launching: i64,
 }
 
-/// One rank.
+/// What is read of one rank's run.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Measured steps by number.

@@ -110,9 +110,9 @@ fn refused(file: &Path, why: Refusal) -> Finding {
     }
 }
 
-type Checked = (std::fs::File, ArrowReaderMetadata, usize);
+type CheckedFile = (std::fs::File, ArrowReaderMetadata, usize);
 
-fn checked(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLimits) -> Result<Checked, Refusal> {
+fn checked(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLimits) -> Result<CheckedFile, Refusal> {
     let (file, metadata) = footer::open(path, limits)?;
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
     // A file of an archive says by its columns alone of what table it is.

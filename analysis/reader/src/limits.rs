@@ -126,6 +126,7 @@ impl Default for ReadLimits {
 /// A limit cannot be set to this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum LimitError {
     /// There is no such limit.
     #[error("there is no limit `{found}`; limits are {known}")]
@@ -138,9 +139,7 @@ pub enum LimitError {
     /// Its value is not a number.
     #[error("the limit `{name}` wants a whole number, as {name}={default}, not `{found}`")]
     Value {
-        /// The limit.
         name: &'static str,
-        /// Its default.
         default: u64,
         /// The value that was given.
         found: String,

@@ -9,6 +9,7 @@ const MOST_REASONS: usize = 4;
 /// A run could not be opened at all.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum OpenError {
     /// The directory does not exist.
     #[error("no run at `{}`: there is no such directory. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display())]
@@ -32,27 +33,16 @@ pub enum OpenError {
     /// There are files of a run, but none of them can be read.
     #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
     NothingReadable {
-        /// The run's directory.
         dir: PathBuf,
         /// What is wrong with each file.
         reasons: String,
     },
     /// The run was written by a newer release.
     #[error("`{}` has schema version {found}, and this candlescope reads versions up to {SCHEMA_VERSION}. Update candlescope (`cargo install candlescope-cli`)", .dir.join(run::MANIFEST_FILE).display())]
-    NewerSchema {
-        /// The run's directory.
-        dir: PathBuf,
-        /// Its schema version.
-        found: u32,
-    },
+    NewerSchema { dir: PathBuf, found: u32 },
     /// The directory could not be listed.
     #[error("cannot list `{}`: {cause}. Check its permissions", dir.display())]
-    List {
-        /// The directory.
-        dir: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    List { dir: PathBuf, cause: std::io::Error },
 }
 
 impl OpenError {

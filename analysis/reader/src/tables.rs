@@ -17,14 +17,14 @@ pub(super) trait FromColumns: Sized {
 }
 
 /// Whether start and duration of a record can be those of one thing.
-trait Possible {
+trait RowRules {
     fn is_possible(&self) -> bool;
 }
 
 macro_rules! possible {
     ($($Record:ident: $start:ident $dur:ident),*) => {
         $(
-            impl Possible for $Record {
+            impl RowRules for $Record {
                 fn is_possible(&self) -> bool {
                     times(self.$start.0, self.$dur).is_some()
                 }
@@ -41,14 +41,14 @@ possible! {
     PerturbationRecord: host_start host_dur_ns
 }
 
-impl Possible for StackRecord {
+impl RowRules for StackRecord {
     /// Callers have smaller numbers, so that walks to the outermost frame end.
     fn is_possible(&self) -> bool {
         self.parent.is_none_or(|parent| parent < self.stack)
     }
 }
 
-impl Possible for SampleRecord {
+impl RowRules for SampleRecord {
     fn is_possible(&self) -> bool {
         true
     }
@@ -66,7 +66,7 @@ macro_rules! read {
                 let mut malformed = 0;
                 into.reserve(keep.iter().filter(|keep| **keep).count());
                 for (at, _) in keep.iter().enumerate().filter(|(_, keep)| **keep) {
-                    match row(at).filter(Possible::is_possible) {
+                    match row(at).filter(RowRules::is_possible) {
                         Some(record) => into.push(record),
                         None => malformed += 1,
                     }

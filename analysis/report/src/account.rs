@@ -269,11 +269,12 @@ fn missing() -> String {
     "–".to_string()
 }
 
-/// A titled table with at most `top` rows (0: all); nothing without rows. Columns in `words` are texts.
+/// A titled table with at most `top` rows (0: all); nothing without rows. Columns in `words` are texts. It is as wide as
+/// it is: paths and names of kernels stay whole, as one looks for them.
 fn table(out: &mut String, title: &str, header: &[&str], rows: Vec<Vec<String>>, words: &[&str], top: usize) {
     let most = if top == 0 { usize::MAX } else { top };
     let table =
         Table::of_texts(header, rows).words(words).most(MostRows::of(most, most, most), "rows", "which --top 0 shows");
     let section = Section::new("", title, "").with(table);
-    out.push_str(&terminal::section(&section, Layout::default()));
+    out.push_str(&terminal::section(&section, Layout { width: usize::MAX, ..Layout::default() }));
 }

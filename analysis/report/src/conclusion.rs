@@ -11,6 +11,8 @@ use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
 const KNOWN: f64 = 0.8;
+/// From this share of the steps' time on what single steps took beyond the others is told apart.
+const HELD_UP: f64 = 0.1;
 
 /// The run's title: model, device, date; what is not known is left out.
 pub(super) fn title(analysis: &Analysis) -> String {
@@ -59,20 +61,32 @@ fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
     format!("{}.", capital(&parts.join("; ")))
 }
 
-/// The verdict in a few words.
-pub(super) fn verdict_line(analysis: &Analysis) -> String {
+/// The verdict in a few words: the one sentence that every reader of a run says of it.
+pub fn verdict_line(analysis: &Analysis) -> String {
     let findings = &analysis.verdict.findings;
     let of = |severity| findings.iter().filter(|f| f.severity == severity).count() as u64;
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    match (errors, warnings) {
-        (0, n) if analysis.disturbance().is_some() => {
+    let busy = analysis.disturbance().map(|found| {
+        // Of a short run only the load is known.
+        let load = found.figure("load").zip(found.figure("processors"));
+        load.map_or_else(
+            || "the machine was busy: times are not the program's alone".to_string(),
+            |(load, all)| {
+                format!(
+                    "the machine was busy (load {load:.1} on {all} processors): times may not be the program's alone"
+                )
+            },
+        )
+    });
+    match (errors, warnings, busy) {
+        (0, n, Some(busy)) => {
             let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
-            format!("the data are whole, but the machine was busy: times are not the program's alone{rest}")
+            format!("the data are whole, but {busy}{rest}")
         }
-        (0, 0) => "the data can be trusted".to_string(),
-        (0, n) => format!("the data can be trusted, with {}", plural(n, "warning")),
-        (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
-        (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
+        (0, 0, None) => "the data can be trusted".to_string(),
+        (0, n, None) => format!("the data can be trusted, with {}", plural(n, "warning")),
+        (n, 0, _) => format!("the data cannot be trusted: {}", plural(n, "error")),
+        (n, m, _) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
     }
 }
 
@@ -118,13 +132,22 @@ fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<Strin
     let on_gpu = || analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
     // One of the paths whose own GPU time is not known may have more than all others.
     let is_known = on_gpu().map(|(_, share)| share).sum::<f64>() >= KNOWN;
-    let most = on_gpu()
-        .filter(|_| is_known)
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(operator, share)| (operator, share, "GPU time"));
-    // The table may be in the order of time on the device.
-    let on_host = || analysis.operators.iter().reduce(|a, b| if b.self_ns > a.self_ns { b } else { a });
-    let most = most.or_else(|| on_host().map(|operator| (operator, operator.self_share, "step time")));
-    let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
-    Some(format!("{} of {of} is in {}", percent(share), place(&operator.path)))
+    let most = on_gpu().filter(|_| is_known).max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share > 0.0);
+    if let Some((operator, share)) = most {
+        return Some(format!("{} of GPU time is in {}", percent(share), place(&operator.path)));
+    }
+    // On the host a single stall is as long as hundreds of steps: it is not what they spend their time on.
+    let most = analysis.intervals.most_of_usual_steps()?;
+    let step = code(&tail(&most.steps.name, 60));
+    let which = match most.steps.steps + most.steps.set_apart {
+        1 => format!("the step {step}"),
+        _ => format!("a usual step {step}"),
+    };
+    let apart = match analysis.intervals.held_up_share() {
+        share if share >= HELD_UP => {
+            format!(", and {} of all step time is what single steps took beyond twice the median", percent(share))
+        }
+        _ => String::new(),
+    };
+    Some(format!("{} of {which} is in {}{apart}", percent(most.share), place(most.path)))
 }

@@ -2,7 +2,7 @@
 
 pub(super) use candlescope_document::text::{head, path, printable, tail};
 pub(super) use candlescope_schema::numbers::{
-    bytes, count, day, duration, flops, joules, percent, significant, utc, value, watts,
+    bytes, count, day, duration, flops, gain, joules, percent, plural, signed_percent, significant, utc, value, watts,
 };
 
 /// A figure with the half width of its 95 % interval, if it has one: `512 ±3.1 %`.
@@ -23,11 +23,6 @@ pub(super) fn range(unit: &str, low: f64, high: f64) -> String {
 pub(super) fn after_colon(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
-}
-
-/// A number of things: `1 window`, `2 windows`.
-pub(super) fn plural(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// A JSON value on one line for people: strings without quotes, lists and objects compact.
@@ -51,11 +46,6 @@ pub(super) fn json(value: &serde_json::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_is_singular() {
-        assert_eq!([plural(1, "window"), plural(2000, "window")], ["1 window", "2,000 windows"]);
-    }
 
     #[test]
     fn ranges_say_their_unit_once() {

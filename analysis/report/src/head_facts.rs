@@ -73,10 +73,16 @@ pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
 
 /// Whether others used the processors while the run's steps ran.
 fn others(manifest: &RunManifest) -> String {
-    let used = manifest.machine.and_then(|machine| Some((machine.others_cores()?, machine.processors?)));
-    match used {
-        Some((others, processors)) => format!("others used {others:.1} of {processors:.0} processors meanwhile"),
-        None => "others: not sampled".to_string(),
+    let machine = manifest.machine.unwrap_or_default();
+    match (machine.others_cores(), machine.processors, machine.overload()) {
+        (Some(others), Some(processors), _) => {
+            format!("others used {others:.1} of {processors:.0} processors meanwhile")
+        }
+        (_, Some(processors), Some(load)) => {
+            format!("load {load:.1} on {processors:.0} processors, too short to tell what others took")
+        }
+        _ if machine.others_s.is_some() => "others: too short to tell".to_string(),
+        _ => "others: not sampled".to_string(),
     }
 }
 

@@ -41,6 +41,7 @@ pub mod terminal;
 pub mod what_if;
 mod write;
 
+pub use conclusion::verdict_line;
 pub use request::{RequestOutput, write_request};
 pub use terminal::TerminalOptions;
 pub use write::{ReportError, ReportOptions, ReportOutput, write_report, write_report_of};

@@ -42,7 +42,9 @@ pub fn text(counters: &CountersByPath, top: usize) -> String {
     ];
     let rows = counters.rows[..shown].iter().map(cells).collect();
     let table = Table::of_texts(&header, rows).words(&["kernel", "waits for", "limited by"]);
-    let _ = writeln!(out, "\n{}", table_text(&table, Layout::default()));
+    // As wide as it is: paths and names of kernels stay whole, as one looks for them.
+    let layout = Layout { width: usize::MAX, ..Layout::default() };
+    let _ = writeln!(out, "\n{}", table_text(&table, layout));
     if counters.rows.len() > shown {
         let _ = writeln!(out, "… and {} more: --top 0 shows all", counters.rows.len() - shown);
     }

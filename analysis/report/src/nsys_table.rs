@@ -1,6 +1,7 @@
 //! The table "Kernels by path (Nsight Systems)".
 
 use super::format::{count, duration, head, percent, plural, significant};
+use super::gpu_sheets::MOST_ROWS;
 use candlescope_document::text::code;
 use candlescope_document::{Block, Forms, MostRows, Row, Section, Table, cell, column, missing, words};
 use candlescope_figures::Analysis;
@@ -11,8 +12,6 @@ use serde_json::{Value, json};
 const TITLE: &str = "Kernels by path (Nsight Systems)";
 const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
      by the path's intervals themselves; total: inside them at any depth. Times are sums of kernels' durations.";
-/// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-const MOST_ROWS: usize = 200;
 
 /// The section; `None` without a profile. At most `most` rows on a terminal.
 pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {

@@ -2,6 +2,7 @@
 
 use super::format::printable;
 use candlescope_figures::peaks::OperatorUtilisation;
+use candlescope_work::devices::label_in_words;
 
 /// The columns of a table: those that have a value in any row.
 pub(super) struct PeakColumns {
@@ -13,7 +14,7 @@ impl PeakColumns {
     pub(super) fn of(rows: &[Vec<OperatorUtilisation>]) -> Self {
         let labels = rows.first().map_or(&[][..], Vec::as_slice);
         let all = labels.iter().enumerate().flat_map(|(at, used)| {
-            let label = printable(&used.label);
+            let label = printable(&label_in_words(&used.label, used.disturbed));
             [(at, true, format!("MFU ({label})")), (at, false, format!("MBU ({label})"))]
         });
         let has = |at: usize, is_flops: bool| rows.iter().any(|row| value(row, at, is_flops).is_some());

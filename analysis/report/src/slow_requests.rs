@@ -43,7 +43,7 @@ pub(super) struct SlowRequest<'a> {
 }
 
 /// A request, its parts, and their times.
-type Apart<'a> = (&'a RequestFigures, &'a RequestParts, [u64; 5]);
+type PartedRequest<'a> = (&'a RequestFigures, &'a RequestParts, [u64; 5]);
 
 fn times(parts: &RequestParts) -> [u64; 5] {
     [parts.queue_ns, parts.prefill_ns, parts.decode_ns, parts.other_ns, parts.between_ns]
@@ -52,7 +52,7 @@ fn times(parts: &RequestParts) -> [u64; 5] {
 /// `None` with fewer than two requests that can be taken apart: there is nothing to hold one against.
 pub(super) fn slow_requests(analysis: &Analysis) -> Option<SlowRequests<'_>> {
     let measured = analysis.latency.requests.iter().filter(|request| !request.warmup);
-    let mut all: Vec<Apart<'_>> = measured
+    let mut all: Vec<PartedRequest<'_>> = measured
         .filter_map(|request| Some((request, request.parts.as_ref()?)))
         .map(|(r, p)| (r, p, times(p)))
         .collect();
@@ -60,7 +60,7 @@ pub(super) fn slow_requests(analysis: &Analysis) -> Option<SlowRequests<'_>> {
     if n < 2 {
         return None;
     }
-    let median = |of: &dyn Fn(&Apart<'_>) -> u64| {
+    let median = |of: &dyn Fn(&PartedRequest<'_>) -> u64| {
         percentile_of(&all.iter().map(|request| of(request) as f64).collect::<Vec<_>>(), 0.5)
     };
     let median_ns = median(&|request| request.0.dur_ns)?;

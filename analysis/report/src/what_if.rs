@@ -1,9 +1,9 @@
 //! What steps would take, on a terminal.
 
-use super::format::{count, duration, percent, plural, printable};
+use super::format::{count, duration, gain, percent, plural, printable};
 use candlescope_document::Table;
 use candlescope_document::terminal::{self, Layout};
-use candlescope_predict::simulation::{Refusal, Scenario, StepsWhatIf, Typical, WhatIf};
+use candlescope_predict::simulation::{Refusal, Scenario, StepsWhatIf, TypicalStep, WhatIf};
 use candlescope_work::estimate::Estimate;
 use std::fmt::Write as _;
 
@@ -133,7 +133,7 @@ fn basis(out: &mut String, steps: &StepsWhatIf) {
     }
 }
 
-fn saved(typical: &Typical) -> String {
+fn saved(typical: &TypicalStep) -> String {
     let after = typical.unobserved.seconds.mid;
     if typical.measured_seconds > 0.0 {
         format!("{} of the recorded one", percent(after / typical.measured_seconds))
@@ -147,21 +147,17 @@ fn scenario(scenario: &Scenario) -> Vec<String> {
     let Some(outcome) = &scenario.outcome else {
         return vec![name, "–".to_string(), String::new(), "no answer, see below".to_string()];
     };
-    let gain = outcome.share_of_step;
-    let (word, low, mid, high) = if gain.mid >= 0.0 {
-        ("saves", gain.low, gain.mid, gain.high)
+    let share = outcome.share_of_step;
+    let (word, low, mid, high) = if share.mid >= 0.0 {
+        ("saves", share.low, share.mid, share.high)
     } else {
-        ("costs", -gain.high, -gain.mid, -gain.low)
+        ("costs", -share.high, -share.mid, -share.low)
     };
-    let mut text = format!("{word} {} ({} to {})", signed(mid), signed(low), signed(high));
+    let mut text = format!("{word} {} ({} to {})", gain(mid), gain(low), gain(high));
     if let Some(each) = outcome.seconds_per_sequence {
         let _ = write!(text, "; {} a sequence", duration(each.mid * 1e9));
     }
     vec![name, duration(outcome.seconds.mid * 1e9), bounds(outcome.seconds), text]
-}
-
-fn signed(share: f64) -> String {
-    if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
 }
 
 fn bounds(estimate: Estimate) -> String {

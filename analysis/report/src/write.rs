@@ -19,18 +19,14 @@ use std::path::{Path, PathBuf};
 /// The reports could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ReportError {
     /// The run could not be read.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A report could not be written.
     #[error("cannot write `{}`: {cause}. Free space or give another directory for the reports", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    Write { path: PathBuf, cause: std::io::Error },
 }
 
 /// What to write for a run.

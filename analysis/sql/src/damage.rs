@@ -1,5 +1,6 @@
 //! Files that cannot be read as a whole: the rest is asked all the same, and the damage told.
 
+use super::place::ARCHIVE_INDEX;
 use candlescope_reader::{ReadLimits, checked};
 use candlescope_schema::run::{Code, Finding, Place};
 use std::collections::{BTreeMap, HashSet};
@@ -40,8 +41,12 @@ impl Damage {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file of which nothing is read.
+    /// A damaged file of which nothing is read.
     pub(super) fn tell(&self, file: &Path, finding: Finding) {
+        self.note(file, of_damage(file, finding));
+    }
+
+    fn note(&self, file: &Path, finding: Finding) {
         self.all().entry(file.to_path_buf()).or_insert(DamagedFile { readable: None, finding });
     }
 
@@ -53,7 +58,7 @@ impl Damage {
             "`{file}` cannot be read ({why}): its rows are missing",
             "Ask again: the run may have been moved while it was read",
         );
-        self.tell(file, finding.at(Place::File, path).text("why", why));
+        self.note(file, finding.at(Place::File, path).text("why", why));
     }
 
     /// A folder of an archive that cannot be listed.
@@ -64,7 +69,7 @@ impl Damage {
             "`{file}` cannot be listed ({why}): rows in it are missing",
             "Give the right to read it, or put it back from a copy",
         );
-        self.tell(folder, finding.at(Place::File, path).text("why", why.to_string()));
+        self.note(folder, finding.at(Place::File, path).text("why", why.to_string()));
     }
 
     /// An archive whose files were listed while somebody changed it, or was stopped while changing it.
@@ -75,7 +80,7 @@ impl Damage {
              `candlescope archive --to {file}` has finished it",
             "Ask again then",
         );
-        self.tell(Path::new(root), finding.at(Place::File, root));
+        self.note(Path::new(root), finding.at(Place::File, root));
     }
 
     /// Whether a file is not there any more although it was listed, and what is there can be listed again: then that is
@@ -130,6 +135,7 @@ impl Damage {
             if let (readable, Some(finding)) = checked::row_groups(&file, &is_decoded, limits) {
                 is_new = true;
                 let readable = Some(readable).filter(|groups| !groups.is_empty());
+                let finding = of_damage(&file, finding);
                 self.all().insert(file, DamagedFile { readable, finding });
             }
         }
@@ -140,4 +146,21 @@ impl Damage {
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.all().values().map(|found| found.finding.clone()).collect()
     }
+}
+
+/// What is told of a damaged file. Other files may be deleted to accept the loss; without its index the rows of an
+/// archive are there, and nobody can ask them.
+fn of_damage(file: &Path, finding: Finding) -> Finding {
+    let is_index = file.file_name().is_some_and(|name| name == ARCHIVE_INDEX);
+    if !is_index || finding.code != Code::SegmentCorrupt {
+        return finding;
+    }
+    let mut of_index = Finding::new(
+        Code::SegmentCorrupt,
+        "`{file}` is damaged[ ({why})]: rows of it are missing",
+        "It is the index of an archive: put it back from a copy, and do not delete it. Without it, nothing says which \
+         runs the archive has",
+    );
+    (of_index.place, of_index.evidence) = (finding.place, finding.evidence);
+    of_index
 }

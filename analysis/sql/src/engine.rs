@@ -7,7 +7,7 @@ use super::files::{Files, TableFile};
 use super::functions;
 use super::listing;
 use super::parse;
-use super::place::{Archive, ArchiveState, LocatedFile, RESULTS as RESULTS_FILE, Store};
+use super::place::{ARCHIVE_INDEX, Archive, ArchiveState, LocatedFile, RESULTS as RESULTS_FILE, Store};
 use super::query_error::{EachError, QueryError, failed, wrong};
 use super::source::{DIR, Sources};
 use super::value::{Answer, SqlValue, distinct};
@@ -360,6 +360,16 @@ impl Question<'_> {
         }
         if is_wanted.contains(ARCHIVED) {
             let fields = self.sources.index_columns();
+            // A table without columns is not read, so that nothing would tell of the damage.
+            if fields.is_empty()
+                && let Some(archive) = self.sources.archives.first()
+            {
+                return Err(QueryError::Unreadable(format!(
+                    "the index of the archive `{}` ({ARCHIVE_INDEX}). If it is damaged, put it back from a copy, and \
+                     do not delete it: without it, nothing says which runs the archive has",
+                    archive.name
+                )));
+            }
             let parts = self.register_archives(context, ARCHIVED, fields, None)?;
             match parts.is_empty() {
                 true => memory(ARCHIVED, Ok(RecordBatch::new_empty(facts::schema())))?,

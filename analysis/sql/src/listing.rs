@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// Its rows.
+/// The rows of the table of columns, for these sources.
 pub(super) fn rows(sources: &Sources) -> Result<RecordBatch> {
     let mut rows: Vec<[String; 4]> = Vec::new();
     let mut row = |table: &str, name: &str, kind: &str, meaning: &str| {

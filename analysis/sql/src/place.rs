@@ -20,6 +20,7 @@ pub(super) const RESULTS: &str = "results.parquet";
 /// There is nothing to ask.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum SourceError {
     /// A run cannot be opened.
     #[error(transparent)]
@@ -34,7 +35,6 @@ pub enum SourceError {
     /// A folder holds runs, and none of them can be read.
     #[error("`{}` holds no run that can be read ({count} cannot). Of the first: {first}", .place.display())]
     NoneReadable {
-        /// What was named.
         place: PathBuf,
         /// How many runs, and folders, cannot be read.
         count: usize,
@@ -47,7 +47,6 @@ pub enum SourceError {
          AWS_ENDPOINT_URL, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME (docs/fleet.md)"
     )]
     Store {
-        /// What was named.
         url: String,
         /// What the store says.
         why: String,
@@ -107,7 +106,7 @@ impl Store {
     }
 }
 
-/// An archive.
+/// An archive that is asked, here or in a store.
 #[derive(Debug)]
 pub(super) struct Archive {
     /// As it was named.
@@ -130,7 +129,7 @@ pub(super) enum ArchiveLocation {
 /// A run in an object store.
 #[derive(Debug)]
 pub(super) struct RemoteRun {
-    /// Its URL.
+    /// URL of its directory, by which queries name it.
     pub(super) name: String,
     pub(super) store: Store,
     pub(super) manifest: Option<RunManifest>,
@@ -171,7 +170,7 @@ impl Archive {
         }
     }
 
-    /// Its index.
+    /// Files of the index: one, or none where the store lists none.
     pub(super) fn index(&self) -> Vec<LocatedFile> {
         match &self.place {
             ArchiveLocation::Local(root) => vec![LocatedFile::Local(root.join(ARCHIVE_INDEX))],

@@ -33,7 +33,7 @@ const MOST_OBJECTS: usize = 2_000_000;
 const AT_ONCE: usize = 16;
 /// How long a request is tried again: an endpoint that is not there is told of while somebody still waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often.
+/// How often it is tried again within that time.
 const TRIES: usize = 4;
 
 /// Opens what a URL names.

@@ -66,7 +66,7 @@ CREATE OR REPLACE MACRO operator_of(path, module) AS
 const JSON_MACRO: &str = "CREATE OR REPLACE MACRO get_json_object(object, path) AS object ->> path;\n\n";
 
 /// Of a file: which of the columns it has.
-type Known = Vec<bool>;
+type PresentColumns = Vec<bool>;
 
 impl Engine {
     fn quoted(self, name: &str) -> String {
@@ -300,7 +300,7 @@ impl Engine {
         let of = columns(kind);
         let mut parts = vec![self.nothing(of)];
         for run in sources.runs() {
-            let mut files: BTreeMap<Known, Vec<String>> = BTreeMap::new();
+            let mut files: BTreeMap<PresentColumns, Vec<String>> = BTreeMap::new();
             for segment in run.segments().iter().filter(|segment| segment.kind == kind) {
                 let Ok(schema) = checked::schema(&segment.path, limits) else { continue };
                 let known = of.iter().map(|column| schema.field_with_name(column.name).is_ok()).collect();
@@ -317,7 +317,7 @@ impl Engine {
         parts.join("\nUNION ALL ")
     }
 
-    fn spark_parts(self, of: &[Column], run: &str, files: BTreeMap<Known, Vec<String>>) -> Vec<String> {
+    fn spark_parts(self, of: &[Column], run: &str, files: BTreeMap<PresentColumns, Vec<String>>) -> Vec<String> {
         let (mut parts, dir) = (Vec::new(), self.text(run));
         for (known, files) in files {
             let values = of.iter().zip(&known).map(|(column, is_there)| match is_there {

@@ -4,7 +4,7 @@ use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_figures::Analysis;
 use candlescope_reader::Run;
-use candlescope_schema::run::{Code, ExporterReport, Finding, RunManifest, Severity};
+use candlescope_schema::run::{Code, ExporterReport, Finding, MachineUse, RunManifest, Severity};
 use candlescope_schema::{Batch, GpuSource, GpuTime, Phase, Ran};
 use serde_json::json;
 use tempfile::tempdir;
@@ -132,6 +132,41 @@ fn overhead_and_context_are_noticed() {
     let trend = analysis.tokens.trend.unwrap();
     let expected = 25.0 * 6.0;
     assert!((trend.slope_ns - expected).abs() < expected * 0.5, "{trend:?}");
+}
+
+#[test]
+fn growth_with_the_context_is_told_from_noise() {
+    // Milliseconds of the decoding steps of two requests, as a run beside a compiler recorded them: the slope is 1.3
+    // times its error, and nearly nine times the shortest step over fifteen tokens.
+    const BUSY: [[f64; 15]; 2] = [
+        [27.4, 29.4, 28.0, 23.3, 269.2, 320.6, 123.2, 39.6, 39.9, 207.8, 464.5, 464.6, 460.2, 478.2, 440.0],
+        [28.7, 40.5, 42.7, 26.3, 33.5, 152.7, 262.2, 29.8, 20.7, 16.7, 32.7, 29.0, 29.0, 28.4, 31.4],
+    ];
+    let with = |ms: &dyn Fn(usize, usize) -> f64, machine: Option<MachineUse>| {
+        let dir = tempdir().unwrap();
+        let (mut batch, mut manifest) = make(&Scenario { requests: 3, output: 16, ..Scenario::default() });
+        for step in batch.steps.iter_mut().filter(|step| step.phase == Some(Phase::Decode)) {
+            let (request, nth) = (step.request.unwrap() as usize, step.context_len.unwrap() as usize - 65);
+            step.host_dur_ns = (ms(request, nth) * 1e6) as u64;
+        }
+        manifest.machine = machine;
+        write_run(dir.path(), &batch, &manifest, 1_000_000);
+        Analysis::of(&Run::open(dir.path()).unwrap())
+    };
+    let told = |analysis: &Analysis| code(analysis, "decode_slows_with_context").map(Finding::message);
+    let noise = with(&|request, nth| BUSY[request % 2][nth], None);
+    let trend = noise.tokens.trend.unwrap();
+    assert!(trend.slope_ns > trend.slope_ci95_ns && trend.slope_ns < 2.0 * trend.slope_ci95_ns, "{trend:?}");
+    assert_eq!(told(&noise), None);
+    let steady = |_: usize, nth: usize| 10.0 + nth as f64 + if nth % 2 == 0 { 0.2 } else { -0.2 };
+    let message = told(&with(&steady, None)).unwrap();
+    assert!(message.contains("140 % longer") && message.contains(": 100 ms ± 1."), "{message}");
+    assert!(message.ends_with(" ms for each 100 tokens"), "{message}");
+    // Beside others no slope is the context's.
+    let (sampled_s, others_s) = (10.0, Some(10.0));
+    let busy =
+        MachineUse { sampled_s, others_s, disturbed_s: others_s, processors: Some(2.0), ..MachineUse::default() };
+    assert_eq!(told(&with(&steady, Some(busy))), None);
 }
 
 #[test]

@@ -107,8 +107,8 @@ fn a_report_opens_with_its_conclusion() {
     assert_eq!(title, "# smollm2-135m on Example CPU @ 2.0 GHz, 2026-01-31");
     assert_eq!(
         conclusion,
-        "**A request decodes 276 tokens/s, and the first token comes after 26.3 ms; 68.0 % of step time is in `decode/lm_head`; the \
-         data can be trusted.**"
+        "**A request decodes 276 tokens/s, and the first token comes after 26.3 ms; 78.5 % of a usual step `decode` is \
+         in `decode/lm_head`; the data can be trusted.**"
     );
     let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
     assert_eq!(title, "# smollm2-135m on Example GPU, 2026-01-31");
@@ -279,6 +279,10 @@ fn memory_for_keys_and_values_is_held_against_what_was_used_of_it() {
     let (idle, plain) = (of(&[0.0]), of(&[]));
     assert_eq!(json::metrics(&idle)["figures"]["kv_used"]["value"], 0.0);
     assert!(json::metrics(&idle)["figures"].get("kv_allocated_per_used").is_none());
+    for analysis in [&analysis, &idle, &plain] {
+        let text = terminal::summary(analysis, &TerminalOptions::default());
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
     assert!(markdown::report(&idle).contains("of which none held tokens"));
     assert!(
         json::metrics(&plain)["figures"].get("kv_allocated").is_none()

@@ -5,7 +5,7 @@ use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::text::code;
 use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, missing, of_several, words};
-use candlescope_schema::numbers::{DAY_NS, day, percent};
+use candlescope_schema::numbers::{DAY_NS, day, signed_percent};
 
 /// A summary as text.
 pub fn text(summary: &Summary, color: bool) -> String {
@@ -124,7 +124,7 @@ fn section(at: usize, group: &Group) -> Section {
             vec![
                 value(trend.days.first()),
                 value(trend.days.last()),
-                trend.since_first().map_or_else(missing, |change| cell(signed(change), change)),
+                trend.since_first().map_or_else(missing, |change| cell(signed_percent(change), change)),
                 cell(trend.days.len().to_string(), trend.days.len() as f64),
                 Cell::from(if changes.is_empty() { "–".to_string() } else { changes.join("; ") }),
             ],
@@ -263,11 +263,7 @@ fn told(change: &Change, trend: &Trend) -> String {
 }
 
 fn direction(change: &Change) -> String {
-    format!("{}, {}", signed(change.change), if change.worse { "worse" } else { "better" })
-}
-
-fn signed(share: f64) -> String {
-    format!("{}{}", if share >= 0.0 { "+" } else { "−" }, percent(share.abs()))
+    format!("{}, {}", signed_percent(change.change), if change.worse { "worse" } else { "better" })
 }
 
 /// Four digits.

@@ -101,7 +101,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
     /// Longest time that a case may take, in seconds [default: 60, with --quick 3]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::durations::seconds, allow_negative_numbers = true)]
     pub(crate) time_limit: Option<f64>,
     /// Starts of the process that a case is spread over; from 6 on medians have a 95 % interval over them
     /// [default: 6, with --quick 1]

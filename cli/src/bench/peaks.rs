@@ -124,7 +124,8 @@ fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, shee
     match &kept {
         Some(path) => say(&format!("Kept for reports: {}   Study: {}", path.display(), out.display())),
         None => {
-            note("note: these figures are not kept for reports");
+            let why = if args.quick { "--quick measures too briefly to rely on" } else { "--no-keep" };
+            note(&format!("note: these figures are not kept for reports ({why})"));
             say(&format!("Study: {}", out.display()))
         }
     }

@@ -5,10 +5,14 @@ use super::printed::{colour, told};
 use crate::api_key::api_key;
 use crate::durations::time;
 use anyhow::{Context, Result};
-use candlescope_compare::{LEAST_VALUES, Outcome, ServerWindows, Window, Windowed, WindowsComparison, compare_windows};
+use candlescope_compare::{
+    LEAST_VALUES, Outcome, ServerWindows, Window, WindowedFigure, WindowsComparison, compare_windows,
+};
 use candlescope_core::HostNs;
 use candlescope_core::numbers::utc;
-use candlescope_monitor::{Against, FigureWindows, ServerReading, Span, SpanValues, WindowOptions, read_windows};
+use candlescope_monitor::{
+    EarlierWindows, FigureWindows, ServerReading, Span, SpanValues, WindowOptions, read_windows,
+};
 use candlescope_report::compare::{document_of_windows, text_of_windows};
 use serde::Serialize;
 
@@ -60,8 +64,8 @@ pub(super) fn gated(args: &LiveArgs, judging: &JudgingArgs) -> Result<u8> {
 
 fn options(args: &LiveArgs) -> Result<WindowOptions> {
     let against = match args.since_deploy {
-        true => Against::LastStart,
-        false => Against::Earlier(time(&args.against).context("--against")?),
+        true => EarlierWindows::LastStart,
+        false => EarlierWindows::Earlier(time(&args.against).context("--against")?),
     };
     let options = WindowOptions::new(args.prometheus.as_deref().unwrap_or_default())
         .select(args.select.as_str())
@@ -74,7 +78,7 @@ fn options(args: &LiveArgs) -> Result<WindowOptions> {
 
 fn server(reading: &ServerReading) -> ServerWindows {
     let window = |of: &SpanValues| Window { from_ns: of.from_s * SECOND_NS, values: of.values.clone() };
-    let windowed = |of: &FigureWindows| Windowed {
+    let windowed = |of: &FigureWindows| WindowedFigure {
         name: of.name.clone(),
         before: of.before.iter().map(window).collect(),
         now: window(&of.now),
@@ -107,8 +111,13 @@ fn facts(reading: &ServerReading, args: &LiveArgs) -> Vec<(&'static str, String)
     };
     let parts = format!("{} parts of {} s", plan.parts(), plan.every_s);
     vec![
-        ("server", format!("{{{}}} at {}", args.select, reading.url)),
+        ("server", asked_of(&args.select, &reading.url)),
         ("now", format!("{} to {}, {parts}", at(plan.now.from_s), at(plan.now.to_s))),
         ("before", before),
     ]
+}
+
+/// Which programs were asked for, and where.
+fn asked_of(select: &str, url: impl std::fmt::Display) -> String {
+    if select.is_empty() { format!("at {url}") } else { format!("{{{select}}} at {url}") }
 }

@@ -168,8 +168,8 @@ fn saved(file: &Path, side: &Side, args: &GateArgs) -> Result<u8> {
         say("With six runs or more, each a process start of its own, smaller changes are seen.")?;
     }
     say(&format!(
-        "How much days differ is learnt from each use: a gate decides on times once it has seen {LEAST_DAYS} days, this \
-         one included, or with --floor."
+        "How much days differ is learnt from each use: a gate decides on times once it has seen {LEAST_DAYS} days before the one \
+         that is judged, this one included, or with --floor."
     ))?;
     Ok(0)
 }

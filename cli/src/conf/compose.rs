@@ -22,7 +22,7 @@ const CHOICES: &str = "groups.";
 
 /// A configuration: every key that has a value, by its place among the keys.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Composed {
+pub(crate) struct Composition {
     settings: BTreeMap<usize, Setting>,
     /// The group files that were chosen, as `group=name`.
     groups: Vec<String>,
@@ -83,7 +83,7 @@ impl<'a> Layers<'a> {
     }
 
     /// Every combination of the values that were given; without `-m`, one.
-    pub(crate) fn combinations(&self) -> Result<Vec<Composed>> {
+    pub(crate) fn combinations(&self) -> Result<Vec<Composition>> {
         if !self.multirun {
             let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
             return Ok(vec![self.compose(&arguments)?]);
@@ -91,14 +91,14 @@ impl<'a> Layers<'a> {
         let combinations = sweep::combinations(self.arguments)?;
         let composed = combinations.iter().map(|combination| {
             let arguments: Vec<&str> = combination.arguments.iter().map(String::as_str).collect();
-            Ok(Composed { swept: combination.swept.clone(), ..self.compose(&arguments)? })
+            Ok(Composition { swept: combination.swept.clone(), ..self.compose(&arguments)? })
         });
         composed.collect()
     }
 
-    fn compose(&self, arguments: &[&str]) -> Result<Composed> {
+    fn compose(&self, arguments: &[&str]) -> Result<Composition> {
         let arguments = arguments.iter().map(|text| argument(text)).collect::<Result<Vec<_>>>()?;
-        let mut composed = Composed::default();
+        let mut composed = Composition::default();
         for (index, key) in KEYS.iter().enumerate() {
             if let Some(default) = key.default {
                 let value = key.parsed(default)?;
@@ -159,7 +159,7 @@ fn last_prompt(given: Vec<(&'static Key, Setting)>) -> Vec<(&'static Key, Settin
     kept.map(|(_, setting)| setting).collect()
 }
 
-impl Composed {
+impl Composition {
     /// Lays a group's file over what there is.
     fn group(&mut self, folders: &Folders, group: &'static str, name: &str) -> Result<()> {
         let file = folders.open(group, name)?;

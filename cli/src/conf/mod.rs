@@ -18,7 +18,7 @@ mod print;
 mod sweep;
 mod text;
 
-pub(crate) use compose::{Composed, Layers};
+pub(crate) use compose::{Composition, Layers};
 pub(crate) use declared::{DatasetOptions, ProfileChoices, ProfilingOptions};
 pub(crate) use flags::Flags;
 #[cfg(feature = "lab")]

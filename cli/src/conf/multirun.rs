@@ -1,6 +1,6 @@
 //! `profile -m`: a process and a run for each combination, and a table of all at the end.
 
-use super::compose::Composed;
+use super::compose::Composition;
 use crate::output::{note, say};
 use crate::this_program::this_program;
 use anyhow::{Context, Result, bail};
@@ -40,7 +40,7 @@ enum Outcome {
 /// # Errors
 /// If the folder holds something already, if a run failed, or if the command was told to end; what ran until then is
 /// kept.
-pub(crate) fn run(combinations: &[Composed], out: Option<PathBuf>, quiet: bool) -> Result<()> {
+pub(crate) fn run(combinations: &[Composition], out: Option<PathBuf>, quiet: bool) -> Result<()> {
     let out = out.unwrap_or_else(|| {
         PathBuf::from("runs").join(format!("multirun-{}", candlescope_core::HostNs::now().0 / 1_000_000))
     });
@@ -203,7 +203,7 @@ fn requests(object: &Value) -> Option<u64> {
     Some(of("n")?.saturating_sub(of("warmup")?))
 }
 
-fn row((folder, combination, outcome): &(PathBuf, &Composed, Outcome)) -> Value {
+fn row((folder, combination, outcome): &(PathBuf, &Composition, Outcome)) -> Value {
     let mut row = json!({ "run": folder, "values": combination.swept() });
     match outcome {
         Outcome::Done(object) => {
@@ -222,7 +222,7 @@ fn row((folder, combination, outcome): &(PathBuf, &Composed, Outcome)) -> Value 
     row
 }
 
-fn table(rows: &[(PathBuf, &Composed, Outcome)]) -> String {
+fn table(rows: &[(PathBuf, &Composition, Outcome)]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);

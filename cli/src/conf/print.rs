@@ -1,7 +1,7 @@
 //! A composed configuration as people read it, and as a run keeps it.
 
 use super::DEFAULT_PROMPT;
-use super::compose::Composed;
+use super::compose::Composition;
 use super::declared::KEYS;
 use super::key::{Key, RunPlace};
 use super::keys::GROUPS;
@@ -14,7 +14,7 @@ use toml::Value;
 /// For which column comments are lined up.
 const WIDTH: usize = 40;
 
-impl Composed {
+impl Composition {
     /// TOML with where each value comes from, for `--print-config`.
     pub(crate) fn to_toml(&self) -> String {
         let mut out = String::from("# later ones win: default < group file < --config file < key=value < flag\n");

@@ -122,11 +122,9 @@ impl FullReport<'_> {
     fn prediction(&self) -> String {
         match (&self.measured.outlook, &self.measured.outlook_missing) {
             (Some(outlook), _) => render::static_text(outlook, WIDTH),
-            (None, missing) => format!(
-                "No prediction: {}. `candlescope bench peaks` measures what this device reaches; --gpu NAME takes a \
-                 datasheet.",
-                missing.as_deref().unwrap_or("there are no peaks of this device")
-            ),
+            (None, missing) => {
+                format!("No prediction: the run lacks {}.", missing.as_deref().unwrap_or("peaks of its device"))
+            }
         }
     }
 

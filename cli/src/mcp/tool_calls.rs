@@ -28,7 +28,7 @@ const MOST_NOTES: usize = 5;
 /// The runs of a folder.
 const RUNS_SQL: &str = "SELECT run, model_name, device_name, host, rank, started_ns, complete, version, verdict FROM runs \
                         ORDER BY started_ns DESC";
-/// Its studies.
+/// The studies of a folder.
 const STUDIES_SQL: &str =
     "SELECT dir AS study_dir, min(suite) AS suite, count(*) AS samples FROM results GROUP BY dir ORDER BY dir";
 

@@ -1,7 +1,7 @@
 //! What gains rest on besides the options: this program, the model, prompts, and groups' files. Who goes on has to have
 //! the same.
 
-use crate::conf::{Composed, Flags, Layers};
+use crate::conf::{Composition, Flags, Layers};
 use crate::conf_args::ConfArgs;
 use crate::this_program::this_program;
 use anyhow::Result;
@@ -34,7 +34,7 @@ pub(super) fn rests_on(model: Option<&str>, words: &[String], flags: &Flags) -> 
     Ok(all)
 }
 
-fn composed(model: Option<&str>, words: &[String], flags: &Flags) -> Result<Composed> {
+fn composed(model: Option<&str>, words: &[String], flags: &Flags) -> Result<Composition> {
     let flags = match model {
         Some(model) => flags.clone().with("model.path", model)?,
         None => flags.clone(),

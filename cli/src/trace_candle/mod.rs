@@ -191,7 +191,7 @@ fn write(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Vec<PathBuf>>
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     for (name, content) in files {
         let path = out.join(name);
-        let remedy = || format!("cannot write {}: name a folder where there is space", path.display());
+        let remedy = || format!("cannot write {}: name another folder with --out", path.display());
         for folder in name.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             own_folder(&out.join(folder))?;
         }

@@ -8,7 +8,7 @@ pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, r
 pub use candlescope_testkit::{ROOT, text, wait_until};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_candlescope");
 
@@ -100,10 +100,16 @@ pub fn in_other_engines(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
+    tell(&mut child, &asked);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     Some(json(text(&output.stdout).trim()))
+}
+
+/// Writes what a program reads from its standard input, which ends then. At once: serde would write each piece by itself,
+/// a million calls of the system for some megabytes.
+pub fn tell(child: &mut Child, what: &serde_json::Value) {
+    child.stdin.take().unwrap().write_all(what.to_string().as_bytes()).unwrap();
 }
 
 /// A query as Spark takes it: expressions of its own in place of calls of aggregates that only we have.
@@ -154,7 +160,7 @@ pub fn hold_against_schemas(answers: &serde_json::Value, all: bool) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    serde_json::to_writer(child.stdin.take().unwrap(), answers).unwrap();
+    tell(&mut child, answers);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }

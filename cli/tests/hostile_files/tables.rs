@@ -1,7 +1,7 @@
 //! Writes tables of a run, with arbitrary values.
 
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use candlescope_core::RecordKind;
 use candlescope_core::run::{ColumnType, columns};
 use parquet::arrow::ArrowWriter;
@@ -35,7 +35,7 @@ fn text(name: &str) -> Option<String> {
 pub(crate) struct Table {
     pub(crate) kind: RecordKind,
     pub(crate) rows: usize,
-    /// Numbers that are the same in every row.
+    /// Numbers that are the same in every row, as texts then have to be.
     pub(crate) constant: bool,
     /// Replaces the text of a column and row.
     pub(crate) text: fn(&str, usize) -> Option<String>,
@@ -62,7 +62,9 @@ impl Table {
         let mut at = chunk;
         while at < self.rows {
             let rows = chunk.min(self.rows - at);
-            writer.write(&self.chunk(at, rows)).unwrap();
+            // Rows that are all the same are made once.
+            let next = if self.constant { first.slice(0, rows) } else { self.chunk(at, rows) };
+            writer.write(&next).unwrap();
             at += rows;
         }
         writer.close().unwrap();
@@ -80,8 +82,9 @@ impl Table {
                 }
                 ColumnType::Utf8 => {
                     let value = text(name);
-                    let all = std::iter::repeat_n(value.as_deref(), rows);
-                    Arc::new(all.collect::<DictionaryArray<Int32Type>>())
+                    let keys = Int32Array::from(vec![value.is_some().then_some(0i32); rows]);
+                    let values = Arc::new(StringArray::from(vec![value.unwrap_or_default()]));
+                    Arc::new(DictionaryArray::<Int32Type>::new(keys, values))
                 }
                 ColumnType::Float64 => Arc::new(Float64Array::from(vec![1.0; rows])),
                 ColumnType::Int64 | ColumnType::Int32 => {

@@ -56,6 +56,7 @@ const ADVICE_UNRECORDED: &[Unrecorded] = &[
         "analysis/findings/src/bottlenecks/allocator.rs",
     ),
     ("bus_bandwidth", "needs several GPUs with NVLink", "tests/tests/ranks_with_kernels.rs"),
+    ("more_stack_samples", BY_CHANCE, "analysis/tests/analysis/bottlenecks/cpu.rs"),
 ];
 
 const SESSIONS: &str = "sdk/core/tests/session.rs";

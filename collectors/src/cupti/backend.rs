@@ -71,7 +71,7 @@ pub(super) enum Switch {
 
 /// CUPTI.
 #[derive(Debug)]
-pub(super) struct Real {
+pub(super) struct LoadedCupti {
     cupti: sys::Cupti,
     driver: sys::Driver,
     subscriber: Option<Subscriber>,
@@ -79,7 +79,7 @@ pub(super) struct Real {
     is_pinned: bool,
 }
 
-impl Real {
+impl LoadedCupti {
     pub(super) fn new(cupti: sys::Cupti, driver: sys::Driver) -> Self {
         Self { cupti, driver, subscriber: None, device_buffer_bytes: None, is_pinned: false }
     }
@@ -114,7 +114,7 @@ pub(super) fn set_attributes(cupti: &sys::Cupti, bytes: Option<usize>, is_pinned
 /// Buffers made ready ahead: CUDA 13 gives each launching thread one, and the recorder holds another while it reads.
 const READY: usize = 4;
 
-impl Backend for Real {
+impl Backend for LoadedCupti {
     fn version(&self) -> u32 {
         self.cupti.version()
     }

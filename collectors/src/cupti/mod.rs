@@ -170,7 +170,7 @@ pub struct Cupti {
     options: CuptiOptions,
     threads: Arc<Threads>,
     /// Dropped in this order: the recorder releases CUPTI first, then another one may claim it.
-    recorder: Option<KernelRecorder<backend::Real>>,
+    recorder: Option<KernelRecorder<backend::LoadedCupti>>,
     claim: Option<Claim>,
     pace: Pace,
 }
@@ -209,12 +209,12 @@ impl Cupti {
         });
         let mut options = self.options.clone().under(trial);
         options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
-        self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
+        self.recorder = Some(KernelRecorder::new(backend::LoadedCupti::new(cupti, driver), &options)?);
         self.claim = Some(claim);
         Ok(())
     }
 
-    fn recorder(&mut self) -> Result<&mut KernelRecorder<backend::Real>, ActivityError> {
+    fn recorder(&mut self) -> Result<&mut KernelRecorder<backend::LoadedCupti>, ActivityError> {
         self.recorder.as_mut().ok_or_else(|| {
             ActivityError("kernels cannot be recorded before `prepare` has succeeded: call it first".to_string())
         })

@@ -2,6 +2,7 @@
 
 use super::told::told;
 use candlescope_core::gpu::ActivityError;
+use candlescope_core::injected::CUDA_LIBRARY;
 use std::path::{Path, PathBuf};
 
 /// Names the library to load.
@@ -84,9 +85,9 @@ pub(super) fn obstacle(environment: Environment<'_>) -> Option<ActivityError> {
                 .to_string(),
         ));
     }
-    let injected = set("CUDA_INJECTION64_PATH").filter(|_| told().is_none())?;
+    let injected = set(CUDA_LIBRARY).filter(|_| told().is_none())?;
     Some(ActivityError(format!(
-        "a profiler is injected into this process (CUDA_INJECTION64_PATH is {injected}), and CUPTI serves one client at a time: unset \
+        "a profiler is injected into this process ({CUDA_LIBRARY} is {injected}), and CUPTI serves one client at a time: unset \
          it, or leave kernel recording off"
     )))
 }

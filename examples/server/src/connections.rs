@@ -16,14 +16,14 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenConnection>,
     /// Goes up with every change, so that the smallest `since` is the oldest.
     clock: u64,
     counts: Counts,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     /// When the connection began to wait for a request; `None` while one is under way.
     since: Option<u64>,
     /// Notified when the place is given to another connection.
@@ -80,7 +80,7 @@ impl Connections {
         state.counts.accepted += 1;
         state.clock += 1;
         let (number, close) = (state.clock, Arc::new(Notify::new()));
-        state.open.insert(number, Open { since: Some(number), close: close.clone() });
+        state.open.insert(number, OpenConnection { since: Some(number), close: close.clone() });
         drop(state);
         Some(Arc::new(ConnectionPermit { connections: self.clone(), number, close }))
     }

@@ -222,6 +222,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     // A model that is not there needs no session, which would say that nothing was recorded.
     let source = ModelSource::parse(&args.model)?;
+    // Nor does an address that somebody has.
+    drop(std::net::TcpListener::bind(&args.listen).with_context(|| cannot_listen(&args))?);
     // Before anything starts a thread: without it candle counts the processors at each product.
     #[allow(unsafe_code, reason = "setting a variable is not safe while other threads read some")]
     // SAFETY: no other thread runs yet.
@@ -295,11 +297,13 @@ impl Args {
     }
 }
 
+fn cannot_listen(args: &Args) -> String {
+    format!("cannot listen on {}: choose another address with --listen", args.listen)
+}
+
 /// Returns whether clients were abandoned at the end.
 async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<bool> {
-    let listener = TcpListener::bind(&args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
+    let listener = TcpListener::bind(&args.listen).await.with_context(|| cannot_listen(args))?;
     let router = api::router(engine.clone(), args.most_tokens as usize, args.request_seconds)
         .merge(capture::router(captures.clone()))
         // The body was read already, within its limit.

@@ -445,6 +445,17 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
 }
 
 #[test]
+fn an_address_in_use_is_the_only_thing_said() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_candlescope-server"));
+    let output = command.args(["--model", "embedded", "--listen", &address]).output().expect("starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains(&format!("cannot listen on {address}")), "{text}");
+    assert!(!text.contains("no_spans") && !text.contains("install the layer"), "{text}");
+}
+
+#[test]
 fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");

@@ -19,7 +19,7 @@ struct Item {
 /// Overload policy: beyond `most` the oldest stretch is dropped, and the time before its end is ignored from then on.
 /// So sums are over a shorter window, but still correct.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentStretches {
     items: VecDeque<Item>,
     most: usize,
     /// Time before this is not complete.
@@ -44,7 +44,7 @@ impl Sums {
     }
 }
 
-impl Recent {
+impl RecentStretches {
     /// Empty, for at most `most` stretches.
     pub(crate) fn new(most: usize) -> Self {
         Self { items: VecDeque::new(), most: most.max(1), complete_from: i64::MIN }
@@ -107,7 +107,7 @@ impl Recent {
 mod tests {
     use super::*;
 
-    impl Recent {
+    impl RecentStretches {
         fn since(&self, start: i64) -> Sums {
             self.within(start, &[ALWAYS])
         }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn time_is_merged_and_work_is_summed() {
-        let mut recent = Recent::new(100);
+        let mut recent = RecentStretches::new(100);
         for stretch in [(0, 10), (5, 15), (20, 30), (20, 30), (22, 24)] {
             recent.push(stretch, 3.0);
         }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_shortens_the_window_and_not_the_work_alone() {
-        let mut recent = Recent::new(4);
+        let mut recent = RecentStretches::new(4);
         (0..10).for_each(|n| recent.push((n * 10, n * 10 + 10), 10.0));
         let sums = recent.since(0);
         assert_eq!((sums.amount, sums.union_ns()), (40.0, 40), "still one a nanosecond");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_step_without_duration_has_its_work() {
-        let mut recent = Recent::new(4);
+        let mut recent = RecentStretches::new(4);
         recent.push((5, 5), 7.0);
         assert_eq!(recent.since(0).amount, 7.0);
         recent.forget_before(5);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_time_that_counts_is_in_the_sums() {
-        let mut recent = Recent::new(4);
+        let mut recent = RecentStretches::new(4);
         recent.push((0, 10), 10.0);
         recent.push((5, 25), 40.0);
         let sums = recent.within(2, &[(0, 8), (9, 20), (30, 40)]);

@@ -11,7 +11,7 @@
 //! Steps do not say which device they ran on. Recorded kernels do: the devices that they name share the work, so MFU
 //! and MBU are then the mean over these devices. If no kernels are recorded, everything counts as one device.
 
-use super::recent::{ALWAYS, Recent, Sums};
+use super::recent::{ALWAYS, RecentStretches, Sums};
 use candlescope_core::run::{RunManifest, model_key, multiplied_dtype};
 use candlescope_core::stretches::{
     Row as StepsInRow, StepTime, Stretch, beside, covered, difference, intersection, length, merged, rows,
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Length of the window in seconds: a few scrapes, so that no work is missed between them.
 pub(crate) const WINDOW_S: i64 = 15;
 
-/// Most steps of one phase; see [`Recent`] for what happens to more.
+/// Most steps of one phase; see [`RecentStretches`] for what happens to more.
 const MOST_STEPS: usize = 1 << 14;
 
 /// Most kernels of one device.
@@ -68,8 +68,8 @@ pub(crate) type Row = (Figure, Vec<String>, f64);
 /// What recorded kernels say about one device.
 #[derive(Debug)]
 struct Device {
-    kernels: Recent,
-    steps: Recent,
+    kernels: RecentStretches,
+    steps: RecentStretches,
 }
 
 /// A step of the last seconds.
@@ -109,8 +109,8 @@ pub(crate) struct Utilisation {
     model: BTreeMap<String, Value>,
     flops_by_dtype: HashMap<DType, u64>,
     /// Steps that state the amount, by figure; [`Figure::Concurrency`] includes all steps.
-    work: BTreeMap<(Phase, Figure), Recent>,
-    all: Recent,
+    work: BTreeMap<(Phase, Figure), RecentStretches>,
+    all: RecentStretches,
     /// Every step, including warm-up and steps around others.
     seen: VecDeque<RecentStep>,
     /// Steps without a record whose times are known; `None` if the session does not tell them.
@@ -122,7 +122,7 @@ pub(crate) struct Utilisation {
     /// Requests up to this number warm up.
     warmup: u64,
     /// Steps of the warm-up.
-    warm: Recent,
+    warm: RecentStretches,
     /// Whether some steps have no record.
     sampled: bool,
     /// Whether any step has a phase.
@@ -140,13 +140,13 @@ impl Default for Utilisation {
             model: BTreeMap::new(),
             flops_by_dtype: HashMap::new(),
             work: BTreeMap::new(),
-            all: Recent::new(MOST_STEPS),
+            all: RecentStretches::new(MOST_STEPS),
             seen: VecDeque::new(),
             unrecorded: None,
             known_from: 0,
             known: BTreeSet::new(),
             warmup: 0,
-            warm: Recent::new(MOST_STEPS),
+            warm: RecentStretches::new(MOST_STEPS),
             sampled: false,
             phased: false,
             devices: BTreeMap::new(),
@@ -192,10 +192,10 @@ impl Utilisation {
         let room = self.devices.len() < MOST_DEVICES;
         let device = match self.devices.get_mut(&kernel.device) {
             Some(device) => device,
-            None if room => self
-                .devices
-                .entry(kernel.device.clone())
-                .or_insert_with(|| Device { kernels: Recent::new(MOST_KERNELS), steps: Recent::new(MOST_STEPS) }),
+            None if room => self.devices.entry(kernel.device.clone()).or_insert_with(|| Device {
+                kernels: RecentStretches::new(MOST_KERNELS),
+                steps: RecentStretches::new(MOST_STEPS),
+            }),
             None => return,
         };
         device.kernels.push((kernel.gpu_start.0, kernel.gpu_start.plus_ns(kernel.gpu_dur_ns).0), 0.0);
@@ -252,7 +252,7 @@ impl Utilisation {
         let concurrency = (Figure::Concurrency, Some(0));
         for (figure, amount) in WORK.into_iter().zip(work).chain([concurrency]) {
             if let Some(amount) = amount {
-                let recent = self.work.entry((phase, figure)).or_insert_with(|| Recent::new(MOST_STEPS));
+                let recent = self.work.entry((phase, figure)).or_insert_with(|| RecentStretches::new(MOST_STEPS));
                 recent.push(stretch, amount as f64);
             }
         }

@@ -28,7 +28,7 @@ use strings::Strings;
 use sys::{Domain, RangeLook};
 
 /// Name of the NVTX domain.
-pub const DOMAIN: &str = "candlescope";
+pub const DOMAIN: &str = candlescope_core::run::NVTX_DOMAIN;
 
 /// One domain for the process, whatever the number of sessions, because NVTX does not need two with the same name.
 static THE_DOMAIN: OnceLock<Option<Domain>> = OnceLock::new();

@@ -39,7 +39,7 @@ pub(super) struct Open {
     /// All decode steps, in groups.
     pub(super) course: Decodes,
     pub(super) decodes: u64,
-    /// Spans in `steps`.
+    /// Spans that `steps` will become.
     pub(super) held: usize,
     /// Number left out so far, for an attribute of the request's span.
     pub(super) omitted: u64,

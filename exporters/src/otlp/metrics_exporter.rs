@@ -24,11 +24,11 @@ use super::trace_exporter::LAST_WORDS;
 pub struct OtlpMetricsExporter {
     config: OtlpConfig,
     session: SessionStats,
-    running: Option<Running>,
+    running: Option<MetricsSender>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct MetricsSender {
     settings: Settings,
     transport: Transport,
     resource: ResourceAttributesWithSchema,
@@ -66,7 +66,7 @@ impl Exporter for OtlpMetricsExporter {
         let mut aggregate = Aggregate::new(DEFAULT_MAX_PATHS)
             .map_err(|e| ExportError::fatal("cannot set the metrics up: a bug in candlescope").with_source(e))?;
         aggregate.learn(run);
-        self.running = Some(Running {
+        self.running = Some(MetricsSender {
             transport,
             resource: (&otlp_spans::resource(run, &settings.common)).into(),
             started: HostNs(run.started_ns),
@@ -128,7 +128,7 @@ impl Exporter for OtlpMetricsExporter {
     }
 }
 
-impl Running {
+impl MetricsSender {
     fn send_due(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let now = Instant::now();
         if now < self.due || self.pause.is_on(now) {

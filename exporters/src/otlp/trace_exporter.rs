@@ -31,11 +31,11 @@ pub struct OtlpExporter {
     config: OtlpConfig,
     /// Where spans go instead of our own transport, until the session starts.
     given: Option<Box<dyn SpanSink>>,
-    running: Option<Running>,
+    running: Option<TraceSender>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct TraceSender {
     common: Common,
     sink: Box<dyn SpanSink>,
     traces: Traces,
@@ -150,7 +150,7 @@ impl Exporter for OtlpExporter {
         sink.describe(&otlp_spans::resource(run, &common));
         let traces = Traces::new(self.config.limits, common.sampler);
         let (waiting, since, pause) = (Vec::new(), None, Pause::default());
-        self.running = Some(Running { common, sink, traces, waiting, since, pause, sent: 0 });
+        self.running = Some(TraceSender { common, sink, traces, waiting, since, pause, sent: 0 });
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Exporter for OtlpExporter {
     }
 }
 
-impl Running {
+impl TraceSender {
     /// Takes over what is ready to be sent, as far as there is room.
     fn queue(&mut self, ledger: &Ledger) {
         let (mut ready, omitted) = self.traces.drain();

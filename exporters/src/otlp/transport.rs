@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tracing::dispatcher::{self, Dispatch};
 
 #[derive(Debug)]
-enum Way {
+enum Delivery {
     Http(Http),
     #[cfg(feature = "otlp-grpc")]
     Grpc(Box<Grpc>),
@@ -36,7 +36,7 @@ enum Way {
 
 #[derive(Debug)]
 pub(super) struct Transport {
-    way: Way,
+    way: Delivery,
     endpoint: RedactedUrl,
     headers: Headers,
 }
@@ -45,9 +45,9 @@ impl Transport {
     /// Connects to nothing yet.
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let way = match settings.protocol {
-            OtlpProtocol::HttpProtobuf => Way::Http(Http::new(settings)?),
+            OtlpProtocol::HttpProtobuf => Delivery::Http(Http::new(settings)?),
             #[cfg(feature = "otlp-grpc")]
-            OtlpProtocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
+            OtlpProtocol::Grpc => Delivery::Grpc(Box::new(Grpc::new(settings)?)),
             #[cfg(not(feature = "otlp-grpc"))]
             OtlpProtocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
         };
@@ -58,12 +58,12 @@ impl Transport {
     /// collector rejected.
     pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
         let sent = quietly(|| match &mut self.way {
-            Way::Http(http) => {
+            Delivery::Http(http) => {
                 let post = http.prepare(message)?;
                 until(deadline, |left| http.attempt(&post, left))
             }
             #[cfg(feature = "otlp-grpc")]
-            Way::Grpc(grpc) => until(deadline, |left| grpc.attempt(&message, left)),
+            Delivery::Grpc(grpc) => until(deadline, |left| grpc.attempt(&message, left)),
         });
         sent.map_err(|error| error.map(|text| self.scrubbed(&text)))
     }

@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex};
 
 /// Counts operations, and fails as configured.
 #[derive(Debug, Clone)]
-struct Faulty {
+struct FaultyStore {
     asked: Arc<AtomicUsize>,
     /// The first operation that fails, and whether all later ones fail too.
     at: usize,
     lasting: bool,
 }
 
-impl Faulty {
+impl FaultyStore {
     fn new(at: usize, lasting: bool) -> Self {
         Self { asked: Arc::default(), at, lasting }
     }
@@ -36,7 +36,7 @@ impl Faulty {
     }
 }
 
-impl Files for Faulty {
+impl Files for FaultyStore {
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
         self.ask()?;
         Ok(Box::new(FaultyFile { file: File::create(path)?, disk: self.clone() }))
@@ -56,7 +56,7 @@ impl Files for Faulty {
 
 struct FaultyFile {
     file: File,
-    disk: Faulty,
+    disk: FaultyStore,
 }
 
 impl Write for FaultyFile {
@@ -85,7 +85,7 @@ struct Outcome {
 }
 
 /// Writes a whole run of four segments, even if the disk fails: errors are collected, and nothing panics.
-fn write_run(run: &Path, disk: &Faulty) -> Outcome {
+fn write_run(run: &Path, disk: &FaultyStore) -> Outcome {
     let config = ParquetConfig::new(run).row_group_rows(500).rotate_rows(1_200);
     let mut exporter = ParquetExporter::with_files(config, Arc::new(disk.clone()));
     let (ledger, mut source) = (Ledger::new(), Decoder::new(9));
@@ -156,7 +156,7 @@ fn check(run: &Path, outcome: &Outcome, what: &str) {
 #[test]
 fn whatever_fails_what_is_there_can_be_read_and_what_is_not_is_counted() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let all = Faulty::new(usize::MAX, false);
+    let all = FaultyStore::new(usize::MAX, false);
     let run = dir.path().join("whole/top/a/run");
     fs::create_dir_all(dir.path().join("whole/top")).expect("made");
     let whole = write_run(&run, &all);
@@ -173,7 +173,7 @@ fn whatever_fails_what_is_there_can_be_read_and_what_is_not_is_counted() {
         let top = dir.path().join(format!("{lasting}-{n}/top"));
         fs::create_dir_all(&top).expect("made");
         let run = top.join("a/run");
-        let disk = Faulty::new(n, lasting);
+        let disk = FaultyStore::new(n, lasting);
         let outcome = catch_unwind(AssertUnwindSafe(|| write_run(&run, &disk))).unwrap_or_else(|_| panic!("{what}"));
         assert!(!outcome.errors.is_empty() || !lasting, "{what}: somebody hears of it");
         check(&run, &outcome, &what);
@@ -192,7 +192,7 @@ fn a_session_goes_on_and_says_what_its_disk_did() {
             let run = dir.path().join(format!("{lasting}-{n}"));
             let told = Arc::new(Mutex::new(Vec::new()));
             let kept = told.clone();
-            let disk = Faulty::new(n, lasting);
+            let disk = FaultyStore::new(n, lasting);
             let exporter = ParquetExporter::with_files(ParquetConfig::new(&run), Arc::new(disk.clone()));
             let builder = Session::builder().exporter(exporter);
             let builder = builder.on_problem(move |problem| kept.lock().expect("whole").push(problem.to_string()));

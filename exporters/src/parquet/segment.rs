@@ -233,7 +233,7 @@ impl<T: Table> TableWriter<T> {
 
     /// After a failure the open segment and the collected rows are given up: the contents of the file cannot be
     /// trusted, and keeping rows in memory until the disk has room again would be unbounded.
-    fn settle<R: Settle>(
+    fn settle<R: SettleRows>(
         &mut self,
         outcome: Result<R, ParquetError>,
         number: u32,
@@ -255,19 +255,19 @@ impl<T: Table> TableWriter<T> {
 }
 
 /// How a success is entered into the account.
-trait Settle {
+trait SettleRows {
     fn settle<T: Table>(self, table: &mut TableWriter<T>, ledger: &Ledger) -> u64;
 }
 
 /// Rows written to the open segment: nothing is durable yet.
-impl Settle for u64 {
+impl SettleRows for u64 {
     fn settle<T: Table>(self, _: &mut TableWriter<T>, _: &Ledger) -> u64 {
         self
     }
 }
 
 /// A finished segment: its rows have arrived.
-impl Settle for FinishedSegment {
+impl SettleRows for FinishedSegment {
     fn settle<T: Table>(self, table: &mut TableWriter<T>, ledger: &Ledger) -> u64 {
         let rows = self.rows;
         ledger.exported(T::KIND, rows);

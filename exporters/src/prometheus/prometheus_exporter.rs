@@ -75,11 +75,11 @@ pub struct PrometheusExporter {
     config: PrometheusConfig,
     endpoint: Endpoint,
     session: SessionStats,
-    running: Option<Running>,
+    running: Option<MetricsServer>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct MetricsServer {
     aggregate: Aggregate,
     accountant: Accountant,
     /// Goes before the server does.
@@ -125,7 +125,7 @@ impl Exporter for PrometheusExporter {
         let _ = self.endpoint.address.set(server.address());
         let accountant = Accountant::new(self.session.clone());
         let announcement = Announcement::of(server.address());
-        self.running = Some(Running { aggregate, accountant, _announcement: announcement, _server: server });
+        self.running = Some(MetricsServer { aggregate, accountant, _announcement: announcement, _server: server });
         Ok(())
     }
 

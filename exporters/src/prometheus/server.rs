@@ -46,10 +46,10 @@ pub fn listening() -> impl Iterator<Item = RawFd> {
 
 /// A socket among those that listen, for as long as this lives.
 #[cfg(unix)]
-struct Listed(Option<&'static AtomicI32>);
+struct ListenerSlot(Option<&'static AtomicI32>);
 
 #[cfg(unix)]
-impl Listed {
+impl ListenerSlot {
     /// One for which there is no place is left in forked children.
     fn new(listener: &TcpListener) -> Self {
         let socket = listener.as_raw_fd();
@@ -60,7 +60,7 @@ impl Listed {
 }
 
 #[cfg(unix)]
-impl Drop for Listed {
+impl Drop for ListenerSlot {
     fn drop(&mut self) {
         self.0.into_iter().for_each(|place| place.store(-1, Ordering::Relaxed));
     }
@@ -88,7 +88,7 @@ impl Server {
         let answer = move |path: &str, host: &NamedHost<'_>| hosts.refuse(host).unwrap_or_else(|| answer(path));
         // It listens already: a child may be forked before the thread runs.
         #[cfg(unix)]
-        let listed = Listed::new(&listener);
+        let listed = ListenerSlot::new(&listener);
         let thread = std::thread::Builder::new().name("cs-prom-http".into()).spawn(move || {
             // Taken off before the socket is closed, whose number another file may have then.
             #[cfg(unix)]

@@ -6,9 +6,9 @@
 //! two results.
 
 use super::{OwnSteps, Said, end_with_this_thread, waited};
-use crate::inside_of_ranges::{INSIDE, Inside, NONE, with_patterns};
+use crate::inside_of_ranges::{INSIDE, Inside, NONE, PATTERNS_INSIDE};
 use crate::open;
-use crate::patterns::{Patterns, StepKind};
+use crate::patterns::{Patterns, StepKind, with_patterns};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ impl OwnSteps {
         if inside.window.replace(window) != window {
             // Nobody saw what the thread did until now.
             self.leave_inside();
-            let _ = with_patterns(Patterns::forget);
+            let _ = with_patterns(&PATTERNS_INSIDE, Patterns::forget);
             inside.tries.set(0);
             inside.had_room.set(false);
             inside.since.set(second);
@@ -57,7 +57,7 @@ impl OwnSteps {
             inside.has_results.set(false);
             inside.fewest_now.set(depth);
             inside.fewest_before.set(NONE);
-            let is_known = with_patterns(|patterns| {
+            let is_known = with_patterns(&PATTERNS_INSIDE, |patterns| {
                 patterns.begins_anew();
                 patterns.is_known()
             });
@@ -101,7 +101,7 @@ impl OwnSteps {
     fn ends_inside(&self, inside: &Inside) -> Option<bool> {
         let fetched = inside.fetched.take();
         inside.has_results.set(true);
-        let said = with_patterns(|patterns| self.ask(patterns)).unwrap_or_default();
+        let said = with_patterns(&PATTERNS_INSIDE, |patterns| self.ask(patterns)).unwrap_or_default();
         let Said { was: Some(was), is_foretold, is_known, repetition, .. } = said else { return None };
         let base = inside.base.get();
         if base != 0 {
@@ -119,7 +119,7 @@ impl OwnSteps {
         if inside.tries.get() >= TRIES {
             return;
         }
-        let as_repeated = with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
+        let as_repeated = with_patterns(&PATTERNS_INSIDE, |patterns| patterns.is_known()).unwrap_or(false);
         self.ranges.enter(self.names_inside.at_begin(&self.ranges, as_repeated, self.model.is_some()), NUMBER);
         inside.as_repeated.set(as_repeated);
         inside.base.set(depth);
@@ -133,7 +133,7 @@ impl OwnSteps {
     pub(super) fn leave_inside(&self) {
         let _ = INSIDE.try_with(|inside| {
             if inside.base.get() != 0 {
-                let _ = with_patterns(Patterns::forget);
+                let _ = with_patterns(&PATTERNS_INSIDE, Patterns::forget);
                 self.leave_inside_as(inside, None);
             }
         });

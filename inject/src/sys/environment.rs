@@ -5,15 +5,13 @@
 //! They stay in a process that does not record yet: a shell in front of the program has to pass them on.
 
 use crate::claim::{claimed, settings};
-use candlescope_core::injected::{CLAIM, MODEL, SESSION, STEPS, WINDOWS, WORK};
+use candlescope_core::injected::{
+    CLAIM, CUDA_LIBRARY as CUDA, MODEL, NVTX_LIBRARY as NVTX, SESSION, STEPS, WINDOWS, WORK,
+};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the driver asks for, in `cuInit`.
-const CUDA: &str = "CUDA_INJECTION64_PATH";
-/// What NVTX asks for, in each library that makes ranges, when that makes its first.
-const NVTX: &str = "NVTX_INJECTION64_PATH";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// What was taken away, as `NAME=value`, for another program that this process puts in its place.

@@ -36,6 +36,7 @@ pub(super) fn suggest(wanted: &str) -> String {
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ConfigError {
     /// The name is not in [`NAMED`].
     #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = all_names().join(", "))]
@@ -66,22 +67,17 @@ pub enum ConfigError {
     },
     /// The metadata of a GGUF file lacks something.
     #[error("it lacks {what}; the file is incomplete: convert the model again, or take another one")]
-    Lacks {
-        /// What is missing.
-        what: String,
-    },
+    Lacks { what: String },
     /// The model's architecture is not one of ours.
     #[error("architecture `{found}` is not supported; supported are {supported}")]
     Architecture {
         /// The value in the file.
         found: String,
-        /// The supported ones.
         supported: String,
     },
     /// The architecture is ours, but this variant of it is not.
     #[error("{what} is not supported; {remedy}")]
     Unsupported {
-        /// The feature.
         what: String,
         /// What to do instead.
         remedy: &'static str,
@@ -89,11 +85,9 @@ pub enum ConfigError {
     /// A dimension is larger than in any real model.
     #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or malicious")]
     TooLarge {
-        /// The dimension.
         name: &'static str,
         /// The value in the file.
         value: usize,
-        /// The limit.
         limit: usize,
     },
     /// candle's reader refuses `config.json`.

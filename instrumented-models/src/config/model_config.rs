@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 pub enum FeedForward {
     /// `down(silu(gate(x)) · up(x))`, of every architecture but GPT-2.
     SwiGlu {
-        /// Width.
+        /// Features between the two matrices.
         intermediate: usize,
     },
     /// `down(gelu(up(x)))`, in GPT-2 with the tanh form of GELU.
     Gelu {
-        /// Width.
+        /// Features between the two matrices.
         intermediate: usize,
     },
 }

@@ -7,6 +7,7 @@ use crate::tokenizer::TokenizerError;
 /// Why generation was refused before its first step, or failed in one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum GenerateError {
     /// The prompt has no tokens.
     #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
@@ -25,7 +26,6 @@ pub enum GenerateError {
     /// A token of the prompt is not in the vocabulary.
     #[error("prompt token {token} is not in the vocabulary of {vocabulary}; use the model's own tokenizer")]
     ForeignToken {
-        /// The token.
         token: u32,
         /// Entries of the vocabulary.
         vocabulary: usize,
@@ -39,12 +39,7 @@ pub enum GenerateError {
     Options(String),
     /// A pass of the model, the choice of a token, or the making of its input failed.
     #[error("generation failed at {step}: {}", candle_message(.cause))]
-    Step {
-        /// Which step.
-        step: String,
-        /// candle's error.
-        cause: candle_core::Error,
-    },
+    Step { step: String, cause: candle_core::Error },
     /// Tokens could not be decoded.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum LoadError {
     /// No configuration has this name, or it lacks dimensions, contradicts itself, or is none that can be built.
     #[error(transparent)]
@@ -21,7 +22,6 @@ pub enum LoadError {
     /// A file of the model's directory is missing or invalid.
     #[error("{path} {reason}; a model directory holds config.json, *.safetensors and tokenizer.json", path = path.display())]
     Directory {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -46,7 +46,6 @@ pub enum LoadError {
     WithEncoder {
         /// The model, as it was named.
         source_name: String,
-        /// Its architecture.
         architecture: String,
     },
     /// There is no room for the slots.
@@ -60,7 +59,6 @@ pub enum LoadError {
     Panicked {
         /// The model, as it was named.
         source_name: String,
-        /// The panic's message.
         message: String,
     },
 }
@@ -68,15 +66,11 @@ pub enum LoadError {
 /// Why a prompt could not be encoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum PromptError {
     /// The model came without a tokenizer.
     #[error("{model} has no tokenizer ({reason}); give a number of prompt tokens in place of a text")]
-    NoTokenizer {
-        /// The model.
-        model: String,
-        /// Why.
-        reason: String,
-    },
+    NoTokenizer { model: String, reason: String },
     /// The model came without a chat template.
     #[error("{0} has no chat template; pass the prompt without one")]
     NoTemplate(String),

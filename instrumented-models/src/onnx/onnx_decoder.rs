@@ -40,7 +40,7 @@ struct Decoder<'a> {
 }
 
 /// Values that all blocks use.
-struct Shared {
+struct BlockValues {
     /// The mask that is added to scores, (tokens, context).
     mask: Value,
     /// Cosines and sines of the positions, (tokens, head / 2).
@@ -96,7 +96,7 @@ impl Decoder<'_> {
         Ok(self.graph.op("Add", &[&xs, &positions], &[]))
     }
 
-    fn shared(&mut self) -> Result<Shared, WeightError> {
+    fn shared(&mut self) -> Result<BlockValues, WeightError> {
         let graph = &mut self.graph;
         // A position attends to itself and to those before it.
         let past = graph.op("Shape", &["past_key_values.0.key"], &[]);
@@ -111,7 +111,7 @@ impl Decoder<'_> {
         let (hidden, seen) = (graph.number(f32::MIN), graph.number(0.0));
         let mask = graph.op("Where", &[&later, &hidden, &seen], &[]);
         if self.config.is_gpt2() {
-            return Ok(Shared { mask, turns: None });
+            return Ok(BlockValues { mask, turns: None });
         }
         let at = graph.op("Cast", &[&queries], &[int("to", FLOAT.into())]);
         let frequencies = rotary_frequencies(&self.config.rope, self.config.head_dim, self.held.rope_factors())
@@ -119,7 +119,7 @@ impl Decoder<'_> {
         let frequencies = graph.row(&frequencies);
         let angles = graph.op("Mul", &[&at, &frequencies], &[]);
         let turns = Some((graph.op("Cos", &[&angles], &[]), graph.op("Sin", &[&angles], &[])));
-        Ok(Shared { mask, turns })
+        Ok(BlockValues { mask, turns })
     }
 
     /// `x / rms(x) · w`.
@@ -197,7 +197,7 @@ impl Decoder<'_> {
         graph.reshape(&context, &[-1, heads * d])
     }
 
-    fn llama_block(&mut self, xs: &str, layer: usize, shared: &Shared) -> Result<Value, WeightError> {
+    fn llama_block(&mut self, xs: &str, layer: usize, shared: &BlockValues) -> Result<Value, WeightError> {
         let path = format!("model.layers.{layer}");
         let normal = self.rms_norm(xs, &format!("{path}.input_layernorm"))?;
         let (heads, kv) = (self.config.num_heads, self.config.num_kv_heads);
@@ -222,7 +222,7 @@ impl Decoder<'_> {
         Ok(self.graph.op("Add", &[&xs, &fed], &[]))
     }
 
-    fn gpt2_block(&mut self, xs: &str, layer: usize, shared: &Shared) -> Result<Value, WeightError> {
+    fn gpt2_block(&mut self, xs: &str, layer: usize, shared: &BlockValues) -> Result<Value, WeightError> {
         let path = format!("transformer.h.{layer}");
         let normal = self.layer_norm(xs, &format!("{path}.ln_1"))?;
         let merged = self.linear(&normal, &format!("{path}.attn.c_attn"))?;

@@ -89,7 +89,7 @@ impl std::fmt::Debug for Job<'_> {
 }
 
 /// A request in a slot.
-struct Running<'a> {
+struct SlotRequest<'a> {
     job: Job<'a>,
     /// Prompt and generated tokens. All but the last have been passed, or wait to be.
     text: Vec<u32>,
@@ -100,7 +100,7 @@ struct Running<'a> {
     number: u64,
 }
 
-impl Running<'_> {
+impl SlotRequest<'_> {
     /// Tokens that it may still get.
     fn to_come(&self) -> usize {
         let made = self.text.len() - self.job.prompt.len();
@@ -113,7 +113,7 @@ pub struct Batcher<'a> {
     decoder: SlotDecoder,
     options: BatcherOptions,
     waiting: VecDeque<Job<'a>>,
-    running: Vec<Option<Running<'a>>>,
+    running: Vec<Option<SlotRequest<'a>>>,
     /// The tokens whose keys and values each slot holds.
     held: Vec<Vec<u32>>,
     admitted: u64,
@@ -284,7 +284,7 @@ impl<'a> Batcher<'a> {
             job.receive.admitted(shared);
             let sampler = Sampler::new(&job.options.sampling, job.options.seed, 1);
             let (text, number) = (job.prompt.clone(), self.admitted);
-            self.running[slot] = Some(Running { job, text, sampler, generates: false, number });
+            self.running[slot] = Some(SlotRequest { job, text, sampler, generates: false, number });
         }
     }
 
@@ -381,7 +381,7 @@ impl<'a> Batcher<'a> {
         let free = (0..needed).filter(|slot| self.running[*slot].is_none());
         let to = free.min_by_key(|slot| (self.held[*slot].len(), *slot))?;
         let above = slots.iter().filter(|slot| **slot >= needed).filter_map(|slot| self.running[*slot].as_ref());
-        let above: Vec<&Running<'_>> = above.collect();
+        let above: Vec<&SlotRequest<'_>> = above.collect();
         let to_come = above.iter().map(|running| running.to_come()).max()?;
         // A row reads as many positions in each step as the longest sequence has; a move reads and writes each of both
         // sequences twice.

@@ -21,7 +21,7 @@ pub struct ContinuousRequest {
 
 /// What a request has got so far.
 #[derive(Default)]
-struct Gathered {
+struct RequestOutput {
     tokens: Vec<u32>,
     text: String,
     times: Vec<Instant>,
@@ -29,10 +29,10 @@ struct Gathered {
 }
 
 /// A request that was handed over.
-struct Begun {
+struct SubmittedRequest {
     started: Instant,
     prompt_tokens: usize,
-    of: Rc<RefCell<Gathered>>,
+    of: Rc<RefCell<RequestOutput>>,
 }
 
 /// What came since it was looked at last.
@@ -44,14 +44,14 @@ struct News {
 }
 
 /// Takes the tokens of one request.
-struct Gather<'a> {
+struct OutputReceiver<'a> {
     request: usize,
-    of: Rc<RefCell<Gathered>>,
+    of: Rc<RefCell<RequestOutput>>,
     news: Rc<RefCell<News>>,
     stream: Option<DecodeStream<'a>>,
 }
 
-impl Receive for Gather<'_> {
+impl Receive for OutputReceiver<'_> {
     fn token(&mut self, token: u32) -> Result<ControlFlow<()>, GenerateError> {
         let mut of = self.of.borrow_mut();
         of.times.push(Instant::now());
@@ -93,7 +93,7 @@ pub fn generate_continuously<'a>(
     on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<()>,
 ) -> Result<Vec<GenerationOutput>, GenerateError> {
     let news: Rc<RefCell<News>> = Rc::default();
-    let mut all: Vec<Begun> = Vec::new();
+    let mut all: Vec<SubmittedRequest> = Vec::new();
     let mut requests = requests.into_iter().fuse();
     let (mut ended, mut cancelled) = (false, false);
     loop {
@@ -104,10 +104,10 @@ pub fn generate_continuously<'a>(
                 ended = true;
                 break;
             };
-            let of: Rc<RefCell<Gathered>> = Rc::default();
+            let of: Rc<RefCell<RequestOutput>> = Rc::default();
             let stream = loaded.tokenizer.as_ref().map(|tokenizer| tokenizer.stream());
-            let receive = Gather { request: all.len(), of: of.clone(), news: news.clone(), stream };
-            all.push(Begun { started: Instant::now(), prompt_tokens: next.prompt.len(), of });
+            let receive = OutputReceiver { request: all.len(), of: of.clone(), news: news.clone(), stream };
+            all.push(SubmittedRequest { started: Instant::now(), prompt_tokens: next.prompt.len(), of });
             batcher.submit(Job {
                 request: Request::new(&next.options.operation, &loaded.info.name),
                 prompt: next.prompt,
@@ -131,9 +131,9 @@ pub fn generate_continuously<'a>(
 }
 
 /// What a request that has ended comes to.
-fn output(begun: &Begun) -> Result<GenerationOutput, GenerateError> {
+fn output(begun: &SubmittedRequest) -> Result<GenerationOutput, GenerateError> {
     let (started, prompt_tokens) = (begun.started, begun.prompt_tokens);
-    let Gathered { tokens, text, times, ended } = begun.of.take();
+    let RequestOutput { tokens, text, times, ended } = begun.of.take();
     let (ended, outcome) = ended.unwrap_or_else(|| (Instant::now(), Ok(FinishReason::Cancelled)));
     let sequences = vec![Sequence { tokens, text, finish: outcome? }];
     Ok(GenerationOutput { sequences, prompt_tokens, started, token_times: times, ended })

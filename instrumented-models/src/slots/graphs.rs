@@ -23,7 +23,7 @@ pub(super) type Shape = (usize, usize);
 pub(super) struct Graphs {
     device: CudaDevice,
     stream: Arc<CudaStream>,
-    by_shape: HashMap<Shape, Captured>,
+    by_shape: HashMap<Shape, ShapeCapture>,
     /// The thread that captured them. Some of what kernels read beside their tensors candle keeps in memory of the capturing
     /// thread, which is freed when that ends.
     thread: Option<ThreadId>,
@@ -34,7 +34,7 @@ pub(super) struct Graphs {
     span: Span,
 }
 
-enum Captured {
+enum ShapeCapture {
     WarmingUp(u32),
     Graph(Graph),
     Failed,
@@ -78,21 +78,21 @@ impl Graphs {
             self.thread = Some(thread);
         }
         let _constants = self.device.enable_cuda_graph_htod_cache();
-        let captured = self.by_shape.entry(shape).or_insert(Captured::WarmingUp(0));
-        let captures = matches!(captured, Captured::WarmingUp(_));
+        let captured = self.by_shape.entry(shape).or_insert(ShapeCapture::WarmingUp(0));
+        let captures = matches!(captured, ShapeCapture::WarmingUp(_));
         let mut free_before = None;
-        if let Captured::WarmingUp(steps) = captured {
+        if let ShapeCapture::WarmingUp(steps) = captured {
             if *steps < WARM_UP {
                 *steps += 1;
                 return body().map(|()| Err(EagerCause::WarmUp));
             }
             free_before = free_memory(&Device::Cuda(self.device.clone()));
             *captured = match capture(&self.stream, body) {
-                Ok(graph) => Captured::Graph(graph),
+                Ok(graph) => ShapeCapture::Graph(graph),
                 Err(error) => self.failures.fail(shape, &error),
             };
         }
-        if let Captured::Graph(graph) = captured {
+        if let ShapeCapture::Graph(graph) = captured {
             let entered = self.span.enter();
             match graph.launch() {
                 Ok(()) => {
@@ -124,18 +124,18 @@ impl Graphs {
 }
 
 trait Failures {
-    fn fail(&mut self, shape: Shape, error: &candle_core::Error) -> Captured;
+    fn fail(&mut self, shape: Shape, error: &candle_core::Error) -> ShapeCapture;
 }
 
 impl Failures for Vec<String> {
     /// Keeps why, and says it.
-    fn fail(&mut self, (slots, positions): Shape, error: &candle_core::Error) -> Captured {
+    fn fail(&mut self, (slots, positions): Shape, error: &candle_core::Error) -> ShapeCapture {
         let cause = crate::candle_message(error);
         let text =
             format!("no CUDA graph for {slots} slots and {positions} positions, which go on call by call: {cause}");
         candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
         self.push(text);
-        Captured::Failed
+        ShapeCapture::Failed
     }
 }
 

@@ -34,9 +34,9 @@ impl Default for SlotOptions {
 pub enum SlotStepRun {
     /// As one launch of the graph that was captured for so many slots and so much context.
     Replay {
-        /// Slots.
+        /// Slots of the graph, used or not.
         slots: usize,
-        /// Positions.
+        /// Positions of the KV cache that the graph reads.
         context: usize,
     },
     /// Call by call, each kernel launched by itself, and why no graph was replayed.

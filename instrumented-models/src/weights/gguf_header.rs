@@ -38,7 +38,7 @@ pub(super) enum Fault {
 
 /// Checks the header that `reader` is at the beginning of; the file has `length` bytes.
 pub(super) fn check<R: Read + Seek>(reader: &mut BufReader<R>, length: u64) -> Result<(), Fault> {
-    let mut walk = Walk { reader, length, at: 0, wide: true, elements: 0 };
+    let mut walk = HeaderReader { reader, length, at: 0, wide: true, elements: 0 };
     let start = walk.take::<8>("the header")?;
     let version = u32::from_le_bytes([start[4], start[5], start[6], start[7]]);
     if &start[..4] != b"GGUF" || !(1..=3).contains(&version) {
@@ -76,7 +76,7 @@ pub(super) fn check<R: Read + Seek>(reader: &mut BufReader<R>, length: u64) -> R
     Ok(())
 }
 
-struct Walk<'a, R> {
+struct HeaderReader<'a, R> {
     reader: &'a mut BufReader<R>,
     length: u64,
     at: u64,
@@ -86,7 +86,7 @@ struct Walk<'a, R> {
     elements: u64,
 }
 
-impl<R: Read + Seek> Walk<'_, R> {
+impl<R: Read + Seek> HeaderReader<'_, R> {
     /// Fails if the next `bytes` are beyond the end of the file, or beyond the longest header.
     fn room(&self, bytes: u64, what: &str) -> Result<u64, Fault> {
         let end = self.at.saturating_add(bytes);

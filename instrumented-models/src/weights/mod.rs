@@ -29,19 +29,14 @@ use std::sync::Arc;
 /// printed chain would contain it twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum WeightError {
     /// The file is missing or cannot be read.
     #[error("cannot read {path}: {cause}; check the path and its permissions", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: std::io::Error,
-    },
+    Read { path: PathBuf, cause: std::io::Error },
     /// The file is something else.
     #[error("{path} is not a {expected} file: {reason}", path = path.display())]
     NotA {
-        /// The file.
         path: PathBuf,
         /// What it should have been.
         expected: &'static str,
@@ -54,11 +49,9 @@ pub enum WeightError {
         path = path.display()
     )]
     Truncated {
-        /// The file.
         path: PathBuf,
         /// The tensor or section that is cut off.
         what: String,
-        /// Bytes needed.
         needed: u64,
         /// Bytes in the file.
         actual: u64,
@@ -66,7 +59,6 @@ pub enum WeightError {
     /// A tensor is missing.
     #[error("tensor `{tensor}` is missing from {path}; the file is incomplete or of another architecture", path = path.display())]
     MissingTensor {
-        /// The tensor.
         tensor: String,
         /// File or directory searched.
         path: PathBuf,
@@ -78,9 +70,7 @@ pub enum WeightError {
         path = path.display()
     )]
     Shape {
-        /// The tensor.
         tensor: String,
-        /// File or directory.
         path: PathBuf,
         /// Shape in the file.
         actual: Vec<usize>,
@@ -89,22 +79,15 @@ pub enum WeightError {
     },
     /// The model's dimensions or architecture cannot be run.
     #[error("{path}: {cause}", path = path.display())]
-    Config {
-        /// File or directory.
-        path: PathBuf,
-        /// What is wrong.
-        cause: ConfigError,
-    },
+    Config { path: PathBuf, cause: ConfigError },
     /// Rows of a tensor cannot be divided into the blocks of a quantised type.
     #[error(
         "`{tensor}` has rows of {row} values, which are no multiple of the {block} that {dtype} stores together; {remedy}"
     )]
     Blocks {
-        /// The tensor.
         tensor: String,
         /// Values in a row.
         row: usize,
-        /// The type.
         dtype: &'static str,
         /// Values in one of its blocks.
         block: usize,
@@ -113,20 +96,10 @@ pub enum WeightError {
     },
     /// The weights cannot be written in a file's format.
     #[error("cannot write {path}: {reason}", path = path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Unwritable { path: PathBuf, reason: String },
     /// candle could not make a tensor from the data.
     #[error("cannot make tensor `{tensor}`: {}", candle_message(.cause))]
-    Tensor {
-        /// The tensor.
-        tensor: String,
-        /// candle's error.
-        cause: candle_core::Error,
-    },
+    Tensor { tensor: String, cause: candle_core::Error },
 }
 
 /// A source of weights under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight`).

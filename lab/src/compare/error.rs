@@ -8,23 +8,18 @@ use std::path::PathBuf;
 /// Why a comparison could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum CompareFailed {
     /// There is nothing to compare at a path.
     #[error("nothing to compare at {path}: {what}. Name a run, a study, or a folder of runs or of studies", path = path.display())]
     NoTarget {
-        /// The path.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
     },
     /// One side is runs, the other studies.
     #[error("A is {a} and B is {b}: compare runs with runs, and studies with studies")]
-    Kinds {
-        /// What A is.
-        a: &'static str,
-        /// What B is.
-        b: &'static str,
-    },
+    Kinds { a: &'static str, b: &'static str },
     /// A run cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -36,48 +31,29 @@ pub enum CompareFailed {
     Compare(#[from] CompareError),
     /// The output directory is in use.
     #[error("{path} is not empty: name another directory with --out", path = path.display())]
-    NotEmpty {
-        /// The directory.
-        path: PathBuf,
-    },
+    NotEmpty { path: PathBuf },
     /// A file cannot be written.
     #[error("cannot write {path}: {cause}. Free space, remove what stands there, or name another directory", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Write { path: PathBuf, cause: std::io::Error },
     /// A command could not be started.
     #[error("cannot start `{command}`: {cause}")]
-    Start {
-        /// The command.
-        command: String,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Start { command: String, cause: std::io::Error },
     /// A command ended with another status than 0, or by a signal.
     #[error("`{command}` ended with {status}{said}. {kept}")]
     Command {
-        /// The command.
         command: String,
-        /// Its status.
         status: String,
         /// The last lines that it printed.
         said: String,
-        /// What is kept.
         kept: String,
     },
     /// A command took too long.
     #[error("`{command}` had not ended after {seconds:.0} s and was stopped{said}. {kept}")]
     TooLong {
-        /// The command.
         command: String,
-        /// The limit.
         seconds: f64,
         /// The last lines that it printed.
         said: String,
-        /// What is kept.
         kept: String,
     },
     /// A command wrote no run.
@@ -85,26 +61,14 @@ pub enum CompareFailed {
         "`{command}` wrote no run: it has to call candlescope::init() and record with the variable CANDLESCOPE, or to \
          write its run into the directory that stands for {{out}} in the command. {kept}"
     )]
-    NoRun {
-        /// The command.
-        command: String,
-        /// What is kept.
-        kept: String,
-    },
+    NoRun { command: String, kept: String },
     /// There is no baseline.
     #[error("no baseline in {path} ({reason}): save one with candlescope gate RUN --save {path}", path = path.display())]
-    NoBaseline {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    NoBaseline { path: PathBuf, reason: String },
     /// The baseline was saved by a newer release.
     #[error("the baseline in {path} has schema version {found}, and this candlescope reads versions up to {known}: update candlescope, or save it again", path = path.display())]
     NewerBaseline {
-        /// The directory.
         path: PathBuf,
-        /// Its version.
         found: u32,
         /// The newest version that is known here.
         known: u32,
@@ -115,12 +79,5 @@ pub enum CompareFailed {
          about a change. Save a baseline on this machine: candlescope gate RUN --save {path}-2",
         path = path.display()
     )]
-    OtherMachine {
-        /// The directory.
-        path: PathBuf,
-        /// The baseline's machine.
-        saved: String,
-        /// The run's machine.
-        here: String,
-    },
+    OtherMachine { path: PathBuf, saved: String, here: String },
 }

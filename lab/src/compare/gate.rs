@@ -14,7 +14,7 @@ use candlescope_compare::{
 use candlescope_core::HostNs;
 use candlescope_core::numbers::DAY_NS;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Share of histories without a change in which one is seen long after.
@@ -126,7 +126,7 @@ fn gate_at(side: &Side, dir: &Path, options: &CompareOptions, now_ns: i64) -> Re
         baseline: dir.to_path_buf(),
         saved_ns: baseline.saved_ns,
         history: entries.len() + 1,
-        days: days.len(),
+        days: days.iter().map(|day| date(day.day.time_ns)).collect::<BTreeSet<_>>().len(),
         shifts,
         comparison,
         not_read,
@@ -154,6 +154,11 @@ impl HistoryDay {
     }
 }
 
+/// The date of a time, as a number of days.
+fn date(time_ns: i64) -> i64 {
+    time_ns.div_euclid(DAY_NS)
+}
+
 /// Days before `now_ns`: those of the baseline, and one for each later date with entries.
 fn by_day(baseline: &Baseline, entries: &[HistoryEntry], now_ns: i64) -> Vec<HistoryDay> {
     let known = baseline.runs.iter().all(|run| run.started_ns > 0);
@@ -163,7 +168,6 @@ fn by_day(baseline: &Baseline, entries: &[HistoryEntry], now_ns: i64) -> Vec<His
             vec![Day { time_ns: baseline.saved_ns, figures: figures_of(&baseline.runs.iter().collect::<Vec<_>>()) }]
         }
     };
-    let date = |time_ns: i64| time_ns.div_euclid(DAY_NS);
     let last = of_baseline.last().map_or(i64::MIN, |day| date(day.time_ns));
     let mut later: BTreeMap<i64, Vec<&HistoryEntry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| date(entry.time_ns) > last && date(entry.time_ns) < date(now_ns)) {

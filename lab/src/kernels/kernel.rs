@@ -87,12 +87,12 @@ pub trait Kernel: Send + Sync {
 }
 
 /// Computes an output from inputs.
-type Apply = Box<dyn Fn(&[Tensor]) -> candle_core::Result<Tensor>>;
+type KernelCall = Box<dyn Fn(&[Tensor]) -> candle_core::Result<Tensor>>;
 
 /// Inputs, and the operation on them.
 pub struct Prepared {
     inputs: Vec<Tensor>,
-    apply: Apply,
+    apply: KernelCall,
 }
 
 impl Prepared {

@@ -3,48 +3,31 @@
 /// A kernel, its sizes or its element type cannot be used as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum KernelError {
     /// There is no kernel of that name.
     #[error("kernel `{name}` is not known; kernels are {known}")]
-    Unknown {
-        /// As given.
-        name: String,
-        /// Those there are.
-        known: String,
-    },
+    Unknown { name: String, known: String },
     /// A part of the sizes cannot be read.
     #[error(
         "sizes `{part}` cannot be read: write NAME=VALUES, separated by `;`, with values like 1,16,256 or 128-1024*2 \
          or 64-256+64, each from 1 to 16777216"
     )]
-    Sizes {
-        /// The part.
-        part: String,
-    },
+    Sizes { part: String },
     /// The sizes make too many cases.
     #[error("the sizes of {kernel} make {cases} cases, and {most} is the most: name fewer values")]
-    TooMany {
-        /// The kernel.
-        kernel: &'static str,
-        /// How many.
-        cases: usize,
-        /// The limit.
-        most: usize,
-    },
+    TooMany { kernel: &'static str, cases: usize, most: usize },
     /// None of the kernels asked for has a size of that name.
     #[error("size `{name}` is not one of {kernel}'s, which are {known}")]
     UnknownSize {
-        /// As given.
         name: String,
         /// The kernels asked for.
         kernel: String,
-        /// Sizes they have.
         known: String,
     },
     /// The kernel does not run in that type.
     #[error("{kernel} cannot run in {element}: name a type among {known}")]
     Element {
-        /// The kernel.
         kernel: &'static str,
         /// The type asked for.
         element: String,
@@ -54,21 +37,12 @@ pub enum KernelError {
     /// The sizes do not fit each other.
     #[error("{kernel} cannot run at {shape}: {why}")]
     Shape {
-        /// The kernel.
         kernel: &'static str,
-        /// The sizes.
         shape: String,
         /// What does not fit.
         why: &'static str,
     },
     /// candle refused the operation or ran out of memory.
     #[error("{kernel} failed at {shape}: {message}")]
-    Failed {
-        /// The kernel.
-        kernel: &'static str,
-        /// The sizes.
-        shape: String,
-        /// candle's message.
-        message: String,
-    },
+    Failed { kernel: &'static str, shape: String, message: String },
 }

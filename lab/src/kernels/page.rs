@@ -3,13 +3,12 @@
 use crate::peaks::shown;
 use crate::study::pages::{charts, method};
 use crate::study::{self, Chart, Line, Manifest, Point, Study, StudyError};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::{Document, Picture, Section, Table, html};
 use candlescope_work::devices::PeakKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The name of the page.
-const PAGE: &str = "report.html";
 const HEADS: [&str; 9] = [
     "kernel",
     "dtype",
@@ -30,7 +29,7 @@ pub(super) fn write(study: &Study, table: &study::Table) -> Result<Document, Stu
         drawn.extend(study.write_chart(&chart)?);
     }
     let document = document(study.manifest(), &rows, &drawn);
-    study.write(PAGE, html::page(&document).as_bytes())?;
+    study.write(REPORT_PAGE, html::page(&document).as_bytes())?;
     Ok(document)
 }
 

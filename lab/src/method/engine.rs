@@ -4,7 +4,7 @@ use super::cancel::Cancel;
 use super::case::{Case, CaseError, CaseId, Measurement, Mode};
 use super::options::Method;
 use super::sample::{Sample, SampleVerdict, Sink, SinkError, Stopped};
-use super::settling::Settling;
+use super::settling::SettlingRule;
 use super::stop_reason::StopReason;
 use super::surroundings::{Reading, Surroundings};
 use super::warm_up::{Warm, WarmUp};
@@ -22,14 +22,14 @@ pub enum Event<'a> {
     Disturbed(&'a [String]),
     /// A repetition begins. It may take minutes, in which nothing else is told.
     Begins {
-        /// The case.
+        /// The case that is measured.
         case: &'a CaseId,
         /// Whether it is the case's first one in this process.
         first: bool,
     },
     /// A warm-up repetition ended.
     WarmedUp {
-        /// The case.
+        /// The case that is measured.
         case: &'a CaseId,
         /// How many it has had.
         repetitions: u32,
@@ -38,7 +38,7 @@ pub enum Event<'a> {
     },
     /// A sample was taken.
     Sampled {
-        /// The sample.
+        /// The sample, with its case and figures.
         sample: &'a Sample,
         /// How much of this process's work is done, from 0 to 1: by the number of samples where it is given, else by
         /// the time limit, which most cases do not need.
@@ -46,7 +46,7 @@ pub enum Event<'a> {
     },
     /// A case ended in this process, whatever the reason.
     Stopped {
-        /// How.
+        /// Which case, and what ended it.
         stopped: &'a Stopped,
         /// As for [`Event::Sampled`].
         share: f64,
@@ -178,7 +178,7 @@ struct State<'c, 'd> {
     warmup_settled: bool,
     /// Whether its first repetition is its sample.
     cold: bool,
-    settling: Settling,
+    settling: SettlingRule,
     /// Numbers of the next plain and of the next profiled repetition.
     repetitions: [u32; 2],
     spent: Duration,
@@ -195,7 +195,7 @@ impl<'c, 'd> State<'c, 'd> {
             warm_up: WarmUp::default(),
             warmup_settled: false,
             cold: false,
-            settling: Settling::default(),
+            settling: SettlingRule::default(),
             repetitions: [before, 0],
             spent: Duration::ZERO,
             retaken: 0,

@@ -15,7 +15,7 @@ const NOISE_AGREES: f64 = 0.05;
 
 /// The samples of one case in one process, as far as rules need them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Settling {
+pub(super) struct SettlingRule {
     times: Vec<f64>,
     mean: f64,
     squares: f64,
@@ -30,7 +30,7 @@ pub(super) struct Settling {
     next: usize,
 }
 
-impl Settling {
+impl SettlingRule {
     pub(super) fn samples(&self) -> u32 {
         self.times.len() as u32
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn stops(times: impl IntoIterator<Item = u64>, method: &Method) -> Option<(usize, StopReason)> {
-        let mut settling = Settling::default();
+        let mut settling = SettlingRule::default();
         let mut spent = Duration::ZERO;
         for (n, ns) in times.into_iter().enumerate() {
             settling.add(ns, method);

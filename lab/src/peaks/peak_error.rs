@@ -5,15 +5,11 @@ use std::path::PathBuf;
 /// Peaks cannot be measured, kept or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum PeaksError {
     /// The device is not there.
     #[error("peaks of {device} cannot be found: {why}")]
-    NoDevice {
-        /// As asked for.
-        device: String,
-        /// Why.
-        why: String,
-    },
+    NoDevice { device: String, why: String },
     /// There is no place for them.
     #[error(
         "there is no directory for measured peaks: set XDG_CACHE_HOME, HOME, or on Windows LOCALAPPDATA, to an absolute path"
@@ -25,9 +21,7 @@ pub enum PeaksError {
         path.display()
     )]
     Corrupt {
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         why: String,
         /// The device whose peaks were looked for.
         device: String,
@@ -39,7 +33,6 @@ pub enum PeaksError {
         path.display()
     )]
     OtherDevice {
-        /// The file.
         path: PathBuf,
         /// Whose peaks it holds.
         found: String,
@@ -51,9 +44,7 @@ pub enum PeaksError {
     /// The file cannot be read or written.
     #[error("cannot {doing} {}: {cause}; make it accessible, or name another directory with XDG_CACHE_HOME", path.display())]
     Io {
-        /// `read` or `write`.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
         /// What the system says.
         cause: std::io::Error,

@@ -21,7 +21,7 @@ const NAMES: f64 = 0.19;
 pub enum Bar {
     /// Its length, the interval of its value if there is one, and what stands beside it.
     Value {
-        /// The value.
+        /// Length of the bar, in the unit of the chart.
         value: f64,
         /// Its interval, or range.
         spread: Option<(f64, f64)>,

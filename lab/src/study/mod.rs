@@ -37,10 +37,10 @@ pub use table::{Column, Table};
 pub use told_once::told_once;
 
 use crate::method::CaseId;
-use candlescope_core::files::{read_limited, remove_unfinished, write_whole};
+use candlescope_core::files::{open_regular, read_limited, remove_unfinished, write_whole};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Name of the file that says what a study is.
@@ -49,6 +49,8 @@ pub const MANIFEST_FILE: &str = "study.json";
 pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// Largest `study.json`, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
+/// As many bytes of `results.csv` show whether it has rows.
+const CSV_START: u64 = 1 << 20;
 
 /// A study: a directory with results.
 #[derive(Debug)]
@@ -92,10 +94,12 @@ impl Study {
         Ok(Self { dir, manifest })
     }
 
-    /// Opens the study in `dir` to go on with it: it must be of the same cases, with the same options.
+    /// Opens the study in `dir` to go on with it: it must be of the same cases, with the same options, and have its
+    /// journal.
     ///
     /// # Errors
-    /// When there is none, or it is of something else.
+    /// When there is none, it is of something else, or its journal has not what its results have. Nothing is written
+    /// then.
     pub fn resume(dir: impl Into<PathBuf>, planned: &Manifest) -> Result<Self, StudyError> {
         let dir = dir.into();
         // One that was killed before its first file was whole had measured nothing: it begins anew.
@@ -104,10 +108,11 @@ impl Study {
             return Self::create(dir, planned.clone());
         }
         let study = Self::open(dir)?;
-        match study.manifest.differs(planned) {
-            None => Ok(study),
-            Some(what) => Err(StudyError::Different { path: study.dir, what }),
+        if let Some(what) = study.manifest.differs(planned) {
+            return Err(StudyError::Different { path: study.dir, what });
         }
+        study.whole_records()?;
+        Ok(study)
     }
 
     /// Removes a study in which nothing was measured: the files made by [`create`](Self::create) and the journal, and
@@ -159,6 +164,37 @@ impl Study {
         Records::read(&self.dir.join(JOURNAL_FILE))
     }
 
+    /// What the journal holds, where it holds what the results were made of: results that are made of another one would
+    /// lose it.
+    fn whole_records(&self) -> Result<Records, StudyError> {
+        let path = self.dir.join(JOURNAL_FILE);
+        let lost = |reason| StudyError::NoJournal { path: path.clone(), reason };
+        let is_there = match std::fs::symlink_metadata(&path) {
+            Ok(there) if there.is_symlink() => return Err(lost("is a symbolic link, which is not followed")),
+            Ok(there) if !there.is_file() => return Err(lost("is no regular file")),
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(cause) => return Err(StudyError::Read { path, cause }),
+        };
+        let records = self.records()?;
+        if records.samples.is_empty() && records.stopped.is_empty() && self.has_results() {
+            return Err(lost(if is_there { "holds no sample" } else { "is not there" }));
+        }
+        Ok(records)
+    }
+
+    /// Whether its files tell of something that was measured.
+    fn has_results(&self) -> bool {
+        let mut start = Vec::new();
+        let read = open_regular(&self.dir.join("results.csv")).and_then(|f| f.take(CSV_START).read_to_end(&mut start));
+        let has_rows = match read {
+            // One line is the names of columns.
+            Ok(_) => start.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).nth(1).is_some(),
+            Err(_) => ["results.parquet", "results.json"].iter().any(|name| self.dir.join(name).exists()),
+        };
+        has_rows || self.manifest.stops.iter().any(|stopped| stopped.samples > 0)
+    }
+
     /// Writes a file of the study, whole or not at all, and returns its path. Folders in `name` are made.
     ///
     /// # Errors
@@ -176,9 +212,9 @@ impl Study {
     /// ended. Returns what the journal holds.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// When a file cannot be written, or the journal has not what the results have. These are left as they are then.
     pub fn finish(&mut self, state: State) -> Result<Records, StudyError> {
-        let records = self.records()?;
+        let records = self.whole_records()?;
         self.update(|manifest| manifest.end(state, &records))?;
         let table = rows::table(&self.manifest, &records)?;
         let path = self.dir.join("results.parquet");

@@ -58,6 +58,8 @@ struct Gain {
     each: f64,
     /// The 95 % interval over process starts.
     ci95: Option<(f64, f64)>,
+    /// Where these are too few for one: its range.
+    range: Option<(f64, f64)>,
 }
 
 impl Gain {
@@ -65,7 +67,8 @@ impl Gain {
         let over = throughput_gain(from.case, to.case)?;
         let doublings = (to.size as f64 / from.size.max(1) as f64).log2();
         let each = |ratio: f64| ratio.powf(1.0 / doublings) - 1.0;
-        Some(Self { each: each(over.ratio), ci95: over.ci95.map(|(low, high)| (each(low), each(high))) })
+        let both = |(low, high)| (each(low), each(high));
+        Some(Self { each: each(over.ratio), ci95: over.ci95.map(both), range: over.range.map(both) })
     }
 
     fn words(&self) -> String {
@@ -78,9 +81,9 @@ impl Gain {
         format!("{} %{}", shown(self.each), interval.unwrap_or_default())
     }
 
-    /// Whether its interval says that it pays, or that it does not; `None` if it has none.
-    fn settled(&self) -> Option<bool> {
-        self.ci95.map(|(low, high)| low >= PAYS || high < PAYS)
+    /// Whether it may pay and may not: within its interval, or within its range where there is none.
+    fn is_undecided(&self) -> bool {
+        self.ci95.or(self.range).is_some_and(|(low, high)| low < PAYS && high >= PAYS)
     }
 }
 
@@ -142,14 +145,37 @@ impl Curve {
         text
     }
 
-    /// Whether the gains on which the answer rests are known well enough: the steps that pay, and what the larger
-    /// batches gain. `None` if some have no interval, and none is known not to be.
+    /// The gains on which the answer rests: the steps that pay, and what the larger batches gain.
+    fn rests_on(&self) -> impl Iterator<Item = &Gain> {
+        self.steps.iter().map(|(_, _, gain)| gain).chain(&self.beyond)
+    }
+
+    /// Whether these are known well enough. `None` if some have no interval, and none is known not to be.
     fn settled(&self) -> Option<bool> {
-        let rests_on = self.steps.iter().map(|(_, _, gain)| gain).chain(&self.beyond);
-        let each: Vec<Option<bool>> = rests_on.map(Gain::settled).collect();
-        match each.contains(&Some(false)) {
+        match self.rests_on().any(Gain::is_undecided) {
             true => Some(false),
-            false => each.iter().all(Option::is_some).then_some(true),
+            false => self.rests_on().all(|gain| gain.ci95.is_some()).then_some(true),
+        }
+    }
+
+    /// What there is to say against the answer, from so many process starts; a sentence behind it.
+    fn doubt(&self, starts: usize) -> String {
+        let pays = PAYS * 100.0;
+        let starts = if starts == 1 { "one process start".to_string() } else { format!("{starts} process starts") };
+        match self.settled() {
+            Some(true) => String::new(),
+            Some(false) if self.rests_on().any(|gain| gain.ci95.is_some() && gain.is_undecided()) => format!(
+                " These process starts do not settle it: {pays} % for each doubling, from which on batching is said to \
+                 pay, lies in an interval of a gain."
+            ),
+            Some(false) => format!(
+                " It is not settled: {pays} % for each doubling, from which on batching is said to pay, lies within \
+                 the range of a gain that {starts} gave."
+            ),
+            None if self.rests_on().any(|gain| gain.ci95.or(gain.range).is_none()) => {
+                " Some batches were measured only once, which does not show how far measurements differ.".to_string()
+            }
+            None => format!(" This is from {starts}, too few for an interval."),
         }
     }
 }
@@ -177,19 +203,24 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
     let times = throughput_gain(first.case, at.case).filter(|_| curve.at > 0);
     let times = times.map(|gain| format!(", {:.1} times those of {}", gain.ratio, first.size)).unwrap_or_default();
     let so_far = format!("a batch of {} gives {} tokens/s{times}", at.size, tokens(at.tokens_per_s));
+    let settled = curve.settled();
+    let (ends, goes_on) = match settled {
+        Some(false) => ("Undecided, so far at", "Undecided, so far not up to"),
+        _ => ("At", "Not up to"),
+    };
     let mut text = match (known.get(curve.at + 1), curve.beyond.first()) {
         (Some(next), Some(gain)) => {
             let longer = next.tpot_ns.zip(at.tpot_ns);
             let longer = longer.map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
             format!(
-                "At {}: {so_far}; going on to {} gives {} tokens/s for each doubling{}.",
+                "{ends} {}: {so_far}; going on to {} gives {} tokens/s for each doubling{}.",
                 at.size,
                 next.size,
                 gain.words(),
                 longer.unwrap_or_default()
             )
         }
-        _ => format!("Not up to {}, the largest batch measured: {so_far}.", at.size),
+        _ => format!("{goes_on} {}, the largest batch measured: {so_far}.", at.size),
     };
     text += &curve.pauses(&known);
     if best.size != at.size {
@@ -201,15 +232,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
             PAYS * 100.0
         );
     }
-    let settled = curve.settled();
-    if settled == Some(false) {
-        let _ = write!(
-            text,
-            " These process starts do not settle it: {} % for each doubling, from which on batching is said to pay, lies \
-             in an interval of a gain.",
-            PAYS * 100.0
-        );
-    }
+    text += &curve.doubt(known.iter().map(|batch| batch.case.processes).max().unwrap_or(0));
     if let Some(case) = cases.iter().find(|case| case.plain.is_empty() && case.outcome().is_some()) {
         let batch = size(case, "batch").unwrap_or(0);
         text += &format!(" A batch of {batch} gave no figures: {}.", super::terminal::without(case));
@@ -217,8 +240,11 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
     let row = |place: usize| {
         let (batch, gain) =
             (&known[place], place.checked_sub(1).and_then(|before| Gain::of(&known[before], &known[place])));
-        let (each, ci95) = (gain.as_ref().map(|gain| gain.each), gain.and_then(|gain| gain.ci95));
-        json!({ "batch": batch.size, "output_tps": batch.tokens_per_s, "gain_by_doubling": each, "gain_ci95": ci95 })
+        let [ci95, range] = [gain.as_ref().and_then(|gain| gain.ci95), gain.as_ref().and_then(|gain| gain.range)];
+        json!({
+            "batch": batch.size, "output_tps": batch.tokens_per_s, "gain_by_doubling": gain.map(|gain| gain.each),
+            "gain_ci95": ci95, "gain_range": range,
+        })
     };
     let rows: Vec<Value> = (0..known.len()).map(row).collect();
     let pauses: Vec<usize> = curve.passed_over().map(|place| known[place].size).collect();

@@ -18,6 +18,7 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 /// Why a model cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum HostError {
     /// The name is none of a model.
     #[error(transparent)]
@@ -27,12 +28,7 @@ pub enum HostError {
     Load(#[from] LoadError),
     /// Its prompt cannot be used.
     #[error("cannot use the prompt file {path}: {reason}", path = path.display())]
-    Prompt {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Prompt { path: PathBuf, reason: String },
 }
 
 /// Records repetitions into runs: a session that was started before the model loads.

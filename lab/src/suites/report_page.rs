@@ -7,7 +7,7 @@ use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;
 use crate::study::pages::{charts, method as measured};
-use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
+use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State, told_once};
 use candlescope_core::run::{env_key, model_key, option_key};
 use candlescope_document::{
     Block, Cell, Document, Fact, Picture, Row, Section, Table, column, missing, sentences, words,
@@ -43,16 +43,18 @@ pub(super) fn document(
     };
     let answers = answers.iter().map(|answer| (answer.question.to_string(), answer.text.clone())).collect();
     let costs = cost_lines(manifest, summaries).into_iter().map(|line| format!("{line}.")).collect();
+    let disturbed = told_once(&records.disturbances);
+    let disturbed = disturbed.into_iter().map(|text| format!("What disturbed the machine: {text}"));
     Document {
         kind: "benchmark".to_string(),
         title: manifest.study.clone(),
-        before: incomplete.into_iter().chain(caution(summaries)).collect(),
+        before: incomplete.into_iter().chain(caution(summaries)).chain(disturbed).collect(),
         facts: model.chain([Fact::new("machine", machine(manifest))]).collect(),
         sections: vec![
             Section::new("answers", "Answers", "").with(Block::Pairs("", answers)).list(costs),
             cases(summaries),
             charts(drawn),
-            measured(manifest, vec![method(manifest), damaged], &records.disturbances),
+            measured(manifest, vec![method(manifest), damaged], &[]),
         ],
         ..Document::default()
     }

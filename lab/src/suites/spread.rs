@@ -2,16 +2,36 @@
 
 use crate::study::CaseSummary;
 
-/// Relative standard deviation of the middle case above which nothing can be relied on.
+/// Relative standard deviation of a case above which its figures cannot be relied on. If the middle case is above it,
+/// nothing can.
 const UNSTEADY: f64 = 0.25;
 
-/// What has to be known before any figure is read: that requests of a case differ too much to rely on the answers.
+/// What has to be known before any figure is read: that requests of a case differ too much to rely on the answers, or
+/// on what is said of some cases.
 pub fn caution(summaries: &[CaseSummary]) -> Option<String> {
-    let middle = middle(&deviations(summaries)).filter(|middle| *middle > UNSTEADY)?;
+    let all = deviations(summaries);
+    let middle = middle(&all)?;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if middle > UNSTEADY {
+        return Some(format!(
+            "Requests of one and the same case deviate by {} of their mean: that is too much to rely on what follows. \
+             Repeat it on an idle machine, or with more samples.",
+            percent(middle)
+        ));
+    }
+    let mut unsteady: Vec<_> = all.iter().filter(|(_, deviation, _)| *deviation > UNSTEADY).collect();
+    unsteady.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let (widest, others) = unsteady.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        1 => format!(", those of another case by more than {}", percent(UNSTEADY)),
+        n => format!(", those of {n} other cases by more than {}", percent(UNSTEADY)),
+    };
     Some(format!(
-        "Requests of one and the same case deviate by {:.0} % of their mean: that is too much to rely on what follows. \
-         Repeat it on an idle machine, or with more samples.",
-        middle * 100.0
+        "Requests of {} deviate by {} of their mean{others}: that is too much to rely on what is said of them. Repeat \
+         it on an idle machine, or with more samples.",
+        widest.0.case.key(),
+        percent(widest.1)
     ))
 }
 

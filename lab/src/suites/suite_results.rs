@@ -7,6 +7,7 @@ use super::report_page::document;
 use super::suite_charts::charts;
 use super::suite_tables::tables;
 use crate::study::{CaseSummary, Records, Study, StudyError, summaries};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::{Document, html};
 
 /// Writes each suite's table, `baseline_metrics.json`, the charts and `report.html` of a finished study. Returns the
@@ -28,6 +29,6 @@ pub fn write_results(study: &Study, records: &Records) -> Result<(Vec<CaseSummar
         drawn.extend(study.write_chart(&chart)?);
     }
     let document = document(study.manifest(), &summaries, &answers, &drawn, records);
-    study.write("report.html", html::page(&document).as_bytes())?;
+    study.write(REPORT_PAGE, html::page(&document).as_bytes())?;
     Ok((summaries, document))
 }

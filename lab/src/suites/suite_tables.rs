@@ -134,13 +134,15 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool, price: Option<Price>) -> T
 }
 
 /// Tokens a second of one case over those of another: of each process start that measured both, as starts differ more
-/// than batches may; of starts that have only one of them, the ratio of the medians. An interval is over starts: that of a
-/// single one says nothing about another.
+/// than batches may; of starts that have only one of them, the ratio of the medians. An interval is over starts: that
+/// of a single one says nothing about another, and is a range of it.
 pub(super) fn throughput_gain(from: &CaseSummary, to: &CaseSummary) -> Option<Speedup> {
     let tps = |sample: &Sample| sample.measurement.figures.get("output_tps").copied();
     // A ratio of rates: the larger one is above.
-    let paired = ratio(to, from, &tps)
-        .map(|gain| Speedup { ci95: gain.ci95.filter(|_| gain.interval_of == IntervalOf::Processes), ..gain });
+    let paired = ratio(to, from, &tps).map(|gain| match gain.interval_of {
+        IntervalOf::Processes => gain,
+        IntervalOf::OneProcess => Speedup { range: gain.ci95.or(gain.range), ci95: None, ..gain },
+    });
     paired.or_else(|| {
         let ratio = median(to, "output_tps")? / median(from, "output_tps")?;
         Some(Speedup { ratio, ci95: None, range: None, interval_of: IntervalOf::Processes, processes: 0 })

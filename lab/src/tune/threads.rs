@@ -125,7 +125,7 @@ impl ThreadsTuned {
                 None => String::new(),
             };
             lines.push(format!(
-                "  {:>9}  {}{}  {:.0} tokens/s  {:.2}{} times the fastest",
+                "  {:>9}  {}{}  {:.0} tokens/s  takes {:.2}{} times as long as the fastest",
                 count(point.threads),
                 ms(point.median_ns),
                 interval(point.median_ci95_ns, &ms),

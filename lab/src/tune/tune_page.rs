@@ -13,7 +13,7 @@ const METHOD: &str = "The ends of the range first, then the batch that is expect
 const MEMORY: &str = "Memory on a CPU is the most that the process had resident, which includes what batches before may have \
     left behind.";
 
-/// What both show.
+/// What the page and the Markdown of a tuned batch show.
 pub(super) fn document(manifest: &Manifest, tuned: &Tuned, drawn: &[Picture]) -> Document {
     let note = format!(
         "Requests of {} prompt and {} output tokens a sequence. Medians; expected figures are derived, the others measured. \

@@ -11,6 +11,7 @@ use super::tune_page::document;
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::run::model_key;
 use candlescope_document::{Document, html, markdown};
 use candlescope_figures::Price;
@@ -24,17 +25,13 @@ use std::time::Duration;
 /// Why a batch cannot be tuned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum TuneError {
     /// The range is none.
     #[error(
         "the range starts at {start} and ends at {end}: give a start of at least 1, and an end that is not below it"
     )]
-    Range {
-        /// The smallest batch.
-        start: u64,
-        /// The largest.
-        end: u64,
-    },
+    Range { start: u64, end: u64 },
     /// The metric is goodput, and the service level has no limit.
     #[error("goodput counts requests that keep a service level: give one, as in --slo ttft=200ms,tpot=50ms")]
     NoSlo,
@@ -46,12 +43,7 @@ pub enum TuneError {
     Host(#[from] HostError),
     /// A batch failed for another reason than memory.
     #[error("a batch of {batch} failed: {detail}")]
-    Failed {
-        /// The batch.
-        batch: u64,
-        /// Why.
-        detail: String,
-    },
+    Failed { batch: u64, detail: String },
     /// The study cannot be written.
     #[error(transparent)]
     Study(#[from] StudyError),
@@ -171,7 +163,7 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<Do
         drawn.extend(study.write_chart(&chart)?);
     }
     let document = document(manifest, tuned, &drawn);
-    study.write("report.html", html::page(&document).as_bytes())?;
+    study.write(REPORT_PAGE, html::page(&document).as_bytes())?;
     study.write("report.md", markdown::draw(&document).as_bytes())?;
     Ok(document)
 }

@@ -5,7 +5,7 @@ use super::divergence::{
 };
 use super::host::VariantHost;
 use super::quality::{Position, Quality, quality};
-use super::runner::{Inspected, Runner};
+use super::runner::{Runner, TextActivations};
 use super::variant::Variant;
 use crate::hardware::EnergyCounter;
 use crate::method::{Cancel, CaseError};
@@ -93,7 +93,7 @@ impl VariantFacts {
 /// What the base makes of a piece of text.
 struct BasePiece {
     tokens: Vec<u32>,
-    made: Inspected,
+    made: TextActivations,
     /// Its own continuation of the piece's beginning, and the tokens before it; empty where there is no text.
     beginning: Vec<u32>,
     continuation: Vec<u32>,

@@ -33,7 +33,7 @@ pub use quality::{Estimate, Quality};
 pub use report::variant_lines;
 pub use results::{CLOSING_FILE, object, read_closing, table, write_variants};
 pub use row::{VariantRow, rows};
-pub use runner::{Generated, Inspected, Runner};
+pub use runner::{Runner, TextActivations, TimedContinuation};
 pub use variant::{Group, UnknownVariant, Variant};
 pub use variant_case::cases;
 pub use variant_options::{SUITE, VariantOptions};

@@ -1,6 +1,6 @@
 //! Runs a model's ONNX graph with candle-onnx, on the CPU.
 
-use super::runner::{Generated, Inspected, Runner, greedy};
+use super::runner::{Runner, TextActivations, TimedContinuation, greedy};
 use crate::hardware::case_error;
 use crate::method::{Cancel, CaseError};
 use candle_core::Tensor;
@@ -26,7 +26,7 @@ fn values(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
 }
 
 impl Runner for CandleOnnxRunner {
-    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<TimedContinuation, CaseError> {
         self.graph.reset();
         greedy(prompt, count, cancel, |next| {
             let logits = self.graph.forward(next, &[next.len() - 1]).and_then(|logits| values(&logits));
@@ -34,11 +34,11 @@ impl Runner for CandleOnnxRunner {
         })
     }
 
-    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError> {
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<TextActivations, CaseError> {
         let at: Vec<usize> = (from..tokens.len()).collect();
         let made = self.graph.inspect(tokens, &at).and_then(|(logits, blocks)| {
             let blocks = blocks.iter().map(values).collect::<candle_core::Result<_>>()?;
-            Ok(Inspected { logits: values(&logits)?, blocks })
+            Ok(TextActivations { logits: values(&logits)?, blocks })
         });
         made.map_err(|error| case_error(&error))
     }

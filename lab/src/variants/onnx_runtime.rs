@@ -1,6 +1,6 @@
 //! Runs a model's ONNX graph with ONNX Runtime, whose library is loaded while the program runs.
 
-use super::runner::{Generated, Inspected, Runner, greedy};
+use super::runner::{Runner, TextActivations, TimedContinuation, greedy};
 use crate::method::{Cancel, CaseError};
 use candlescope_models::onnx::OnnxFiles;
 use candlescope_models::{LoadedModel, ModelConfig};
@@ -162,7 +162,7 @@ fn step(
     cache: &mut Cache,
     (tokens, position): (&[u32], usize),
     at: &[usize],
-) -> Result<Inspected, CaseError> {
+) -> Result<TextActivations, CaseError> {
     let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
     let positions: Vec<i64> = (position..position + tokens.len()).map(|at| at as i64).collect();
     let at: Vec<i64> = at.iter().map(|at| *at as i64).collect();
@@ -190,11 +190,11 @@ fn step(
             cache.push((format!("past_key_values.{layer}.{kind}"), value));
         }
     }
-    Ok(Inspected { logits, blocks })
+    Ok(TextActivations { logits, blocks })
 }
 
 impl Runner for OnnxRunner {
-    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<TimedContinuation, CaseError> {
         let (mut cache, mut position) = (empty_cache(&self.config)?, 0);
         let generated = greedy(prompt, count, cancel, |next| {
             let made = step(&mut self.session, &self.config, &mut cache, (next, position), &[next.len() - 1])?;
@@ -207,7 +207,7 @@ impl Runner for OnnxRunner {
     }
 
     /// Through the graph that shows its blocks, which is opened for this.
-    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError> {
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<TextActivations, CaseError> {
         let (mut session, _) = session(&self.files.blocks, self.on_cpu)?;
         let at: Vec<usize> = (from..tokens.len()).collect();
         step(&mut session, &self.config, &mut empty_cache(&self.config)?, (tokens, 0), &at)

@@ -8,6 +8,7 @@ use super::variant::Group;
 use super::variant_options::VariantOptions;
 use crate::study::{Bar, Bars, Column, Panel, Records, Speedup, Study, StudyError, Table};
 use crate::suites::{figure, ms};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::{Document, html, markdown};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ pub fn write_variants(
     let recorded = section(study, &rows);
     let document = document(study.manifest(), options, &rows, closing, recorded, traces, chart.picture());
     study.write("profiling_report.md", markdown::draw(&document).as_bytes())?;
-    study.write("report.html", html::page(&document).as_bytes())?;
+    study.write(REPORT_PAGE, html::page(&document).as_bytes())?;
     Ok((rows, document))
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// A greedy continuation with its times.
 #[derive(Debug, Clone)]
-pub struct Generated {
+pub struct TimedContinuation {
     /// The tokens that were generated, without those of the prompt.
     pub tokens: Vec<u32>,
     /// When the request began on the host, before its prompt was processed.
@@ -22,7 +22,7 @@ pub struct Generated {
     pub ended: Instant,
 }
 
-impl Generated {
+impl TimedContinuation {
     /// The figures of a request: `docs/definitions.md` says what each means.
     pub fn measurement(&self) -> Measurement {
         let ns = |from: Instant, to: Instant| (to - from).as_nanos() as f64;
@@ -39,7 +39,7 @@ impl Generated {
 
 /// What a variant makes of a text that is passed whole.
 #[derive(Debug, Clone, Default)]
-pub struct Inspected {
+pub struct TextActivations {
     /// Logits, a row of the vocabulary for each position.
     pub logits: Vec<f32>,
     /// The output of each block, all positions one after another.
@@ -52,13 +52,13 @@ pub trait Runner {
     ///
     /// # Errors
     /// When it fails, or is cancelled.
-    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError>;
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<TimedContinuation, CaseError>;
 
     /// Logits of the positions from `from` on of a new text, and each block's output at all of them.
     ///
     /// # Errors
     /// When it fails.
-    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError>;
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<TextActivations, CaseError>;
 
     /// Bytes of the weights that are held.
     fn weight_bytes(&self) -> u64;
@@ -80,7 +80,7 @@ pub(super) fn greedy(
     count: usize,
     cancel: &Cancel,
     mut step: impl FnMut(&[u32]) -> Result<Vec<f32>, CaseError>,
-) -> Result<Generated, CaseError> {
+) -> Result<TimedContinuation, CaseError> {
     let started = Instant::now();
     let (mut tokens, mut times) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut next = prompt.to_vec();
@@ -94,7 +94,7 @@ pub(super) fn greedy(
         times.push(Instant::now());
         next = vec![token];
     }
-    Ok(Generated { tokens, started, times, ended: Instant::now() })
+    Ok(TimedContinuation { tokens, started, times, ended: Instant::now() })
 }
 
 /// A variant that candle runs.
@@ -113,7 +113,7 @@ impl CandleRunner {
 }
 
 impl Runner for CandleRunner {
-    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<TimedContinuation, CaseError> {
         if cancel.is_cancelled() {
             return Err(CaseError::Cancelled);
         }
@@ -128,10 +128,10 @@ impl Runner for CandleRunner {
         let output = generate_with(self.model.as_mut(), &context, &prompts, &options, &mut |_| {})
             .map_err(|error| crate::suites::case_error(&error))?;
         let tokens = output.sequences.into_iter().next().map(|sequence| sequence.tokens).unwrap_or_default();
-        Ok(Generated { tokens, started: output.started, times: output.token_times, ended: output.ended })
+        Ok(TimedContinuation { tokens, started: output.started, times: output.token_times, ended: output.ended })
     }
 
-    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError> {
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<TextActivations, CaseError> {
         let mut blocks = Vec::new();
         let mut pass = || -> candle_core::Result<Vec<f32>> {
             self.model.reset();
@@ -144,7 +144,7 @@ impl Runner for CandleRunner {
             logits.narrow(1, from, count - from)?.flatten_all()?.to_vec1()
         };
         let logits = pass().map_err(|error| case_error(&error))?;
-        Ok(Inspected { logits, blocks })
+        Ok(TextActivations { logits, blocks })
     }
 
     fn weight_bytes(&self) -> u64 {

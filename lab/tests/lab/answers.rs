@@ -1,8 +1,8 @@
 //! What a report answers follows from the figures.
 
 use candlescope_lab::method::*;
-use candlescope_lab::study::{CaseSummary, Records, summaries};
-use candlescope_lab::suites::{Answer, answers, caution, lines};
+use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, summaries};
+use candlescope_lab::suites::{Answer, answers, caution, lines, write_results};
 use serde_json::json;
 use std::path::Path;
 
@@ -61,6 +61,7 @@ fn batching_pays_until_it_gains_less_than_a_tenth() {
         "{}",
         found.text
     );
+    assert!(found.text.contains("Some batches were measured only once"), "{}", found.text);
     assert!(found.text.contains("A batch of 16 gave no figures: not tried: needs 9 GiB."), "{}", found.text);
     assert_eq!(found.figures["pays_up_to"], 4);
     // Eight times the rows in 2.16 times the time: (2.16 − 1) ÷ 7 of a step is work on rows.
@@ -156,6 +157,81 @@ fn requests_that_differ_too_much_are_told_before_everything() {
     assert!(!answer(&wild, "spread").text.contains("rely"), "and not once more as the last sentence");
     let calm = of(&[10, 11, 10, 11]);
     assert!(caution(&calm).is_none() && lines(&calm)[0].starts_with("Latency"));
+}
+
+/// A study of SmolLM2-135M in Q4_1 on one thread of two cores that compilers kept busy (`bench suite --quick`,
+/// 2026-11-30): of each case its suite, batch, tokens of prompt and output, and milliseconds of its requests.
+const BUSY: [(&str, [u64; 3], [u64; 3]); 10] = [
+    ("latency", [1, 16, 16], [1755, 3013, 2409]),
+    ("throughput", [1, 16, 8], [1324, 1401, 1108]),
+    ("throughput", [2, 16, 8], [2969, 2908, 2611]),
+    ("throughput", [4, 16, 8], [5791, 4319, 5188]),
+    ("seqlen", [1, 10, 4], [533, 831, 572]),
+    ("seqlen", [1, 10, 8], [1196, 1212, 882]),
+    ("seqlen", [1, 20, 4], [1451, 2180, 1205]),
+    ("seqlen", [1, 20, 8], [1620, 1597, 1812]),
+    ("seqlen", [1, 40, 4], [3076, 2792, 2163]),
+    ("seqlen", [1, 40, 8], [2735, 2907, 3325]),
+];
+
+/// These cases.
+fn busy(is: impl Fn(&str, &[u64; 3]) -> bool) -> Vec<CaseSummary> {
+    let of = |(suite, [batch, prompt, output], times): (&str, [u64; 3], [u64; 3])| {
+        let params = [("batch", batch), ("prompt_tokens", prompt), ("output_tokens", output)];
+        times.map(|ms| {
+            let tps = (batch * output * 1_000) as f64 / ms as f64;
+            sample(suite, params, 0, ms * 1_000_000, &[("output_tps", tps)])
+        })
+    };
+    summarised(BUSY.into_iter().filter(|(suite, sizes, _)| is(suite, sizes)).flat_map(of).collect(), vec![])
+}
+
+/// Requests of the middle case deviate by 17 %.
+#[test]
+fn cases_whose_requests_differ_too_much_are_told_before_everything_though_the_middle_one_is_calm() {
+    let all = busy(|_, _| true);
+    let text = caution(&all).expect("three differ");
+    let widest = "Requests of seqlen/batch=1,prompt_tokens=20,output_tokens=4 deviate by 31 % of their mean";
+    assert!(text.starts_with(widest), "{text}");
+    assert!(text.contains("mean, those of 2 other cases by more than 25 %: that is too much"), "{text}");
+    assert_eq!(lines(&all)[0], text, "above the figures");
+    let found = busy(|suite, sizes| suite == "latency" || (suite == "seqlen" && sizes[2] == 8));
+    let text = caution(&found).expect("one differs");
+    assert!(text.starts_with("Requests of latency/batch=1,prompt_tokens=16,output_tokens=16"), "{text}");
+    assert!(text.contains("deviate by 26 % of their mean: that is too much"), "{text}");
+    assert_eq!(caution(&busy(|suite, _| suite == "throughput")), None);
+}
+
+#[test]
+fn what_disturbed_the_machine_stands_above_the_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let sample = throughput(1, 100.0, 10.0);
+    let manifest = Manifest::new("one", vec![sample.case.clone()], &Method::default());
+    let study = Study::create(dir.path().join("s"), manifest).unwrap();
+    let disturbances = [0, 1].map(|n| format!("process {n}: other processes use 2.0 of 2 cores")).to_vec();
+    let records = Records { samples: vec![sample], disturbances, ..Records::default() };
+    let (_, page) = write_results(&study, &records).unwrap();
+    let told = "What disturbed the machine: starts 1 and 2: other processes use 2.0 of 2 cores";
+    assert_eq!(page.before.iter().filter(|text| *text == told).count(), 1, "{:?}", page.before);
+}
+
+/// Going on from one sequence to two costs 9 %, and to four gains between −12 and +14 % for each doubling.
+#[test]
+fn ranges_that_overlap_do_not_settle_where_batching_stops_to_pay() {
+    let found = answer(&busy(|suite, _| suite == "throughput"), "batching");
+    assert!(found.text.starts_with("Undecided, so far at 1: a batch of 1 gives 6.0 tokens/s"), "{}", found.text);
+    assert!(found.text.contains("the range of a gain that one process start gave"), "{}", found.text);
+    assert_eq!((&found.figures["settled"], &found.figures["pays_up_to"]), (&json!(false), &json!(1)));
+    let range = &found.figures["batches"][1]["gain_range"];
+    assert!(range[0].as_f64().unwrap() < -0.2 && range[1].as_f64().unwrap() > 0.05, "{range}");
+
+    // Ranges that are apart are an answer, though of one start alone.
+    let apart = [(1, [100.0, 101.0, 102.0]), (2, [180.0, 182.0, 181.0]), (4, [182.0, 184.0, 183.0])];
+    let samples = apart.into_iter().flat_map(|(batch, rates)| rates.map(|tps| throughput(batch, tps, 10.0)));
+    let found = answer(&summarised(samples.collect(), vec![]), "batching");
+    assert!(found.text.starts_with("At 2: a batch of 2 gives 181 tokens/s"), "{}", found.text);
+    assert!(found.text.contains("from one process start, too few for an interval"), "{}", found.text);
+    assert!(found.figures["settled"].is_null(), "{:?}", found.figures);
 }
 
 /// A machine that is up to six times as slow in some starts as in others, and a gain of 30, then of 11 to 16 % a doubling.

@@ -177,9 +177,52 @@ fn a_journal_that_is_a_link_or_a_pipe_is_refused() {
         let error = study.journal().unwrap_err().to_string();
         let wanted = if pipe { "a named pipe" } else { "a symbolic link" };
         assert!(error.contains(wanted) && error.contains("journal.jsonl"), "{error}");
+        assert!(error.contains("take away what stands in its place") && !error.contains("free space"), "{error}");
         assert!(!pipe || study.records().unwrap_err().to_string().contains("a named pipe"));
         assert_eq!(fs::read(&target).unwrap(), before, "nothing is written through it");
     }
+}
+
+/// Results are made of the journal: without it, going on would replace them by those of nothing.
+#[test]
+fn a_study_that_lost_its_journal_keeps_its_results() {
+    let files = |dir: &Path| {
+        ["results.csv", "results.json", "results.parquet", "study.json"].map(|name| fs::read(dir.join(name)).unwrap())
+    };
+    let losses: &[(&str, fn(&Path))] = &[
+        ("is not there", |_| ()),
+        ("holds no sample", |journal| fs::write(journal, "").unwrap()),
+        ("is no regular file", |journal| fs::create_dir(journal).unwrap()),
+        #[cfg(unix)]
+        ("is a symbolic link", |journal| std::os::unix::fs::symlink("elsewhere", journal).unwrap()),
+    ];
+    for (reason, put) in losses {
+        let dir = tempfile::tempdir().unwrap();
+        let mut study = Study::create(dir.path().join("s"), manifest(&["a"])).unwrap();
+        round(&study, &["a"], 0, &[Ok(MS)]);
+        study.finish(State::Cancelled).unwrap();
+        let journal = study.dir().join(JOURNAL_FILE);
+        let kept = dir.path().join("kept");
+        fs::rename(&journal, &kept).unwrap();
+        put(&journal);
+        let before = files(study.dir());
+        let resumed = Study::resume(study.dir(), &manifest(&["a"])).unwrap_err();
+        for error in [resumed, study.finish(State::Done).unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.contains("journal.jsonl") && text.contains(reason), "{text}");
+            assert!(text.contains("Nothing was written") && text.contains("--out"), "{text}");
+        }
+        assert!(files(study.dir()) == before, "{reason}: what was measured stays");
+        // With the journal in its place it goes on.
+        let _ = fs::remove_file(&journal).or_else(|_| fs::remove_dir(&journal));
+        fs::rename(&kept, &journal).unwrap();
+        let mut study = Study::resume(study.dir(), &manifest(&["a"])).unwrap();
+        assert_eq!(study.finish(State::Done).unwrap().samples.len(), 3);
+    }
+    // One in which nothing was measured has none to lose.
+    let dir = tempfile::tempdir().unwrap();
+    Study::create(dir.path().join("s"), manifest(&["a"])).unwrap().finish(State::Failed).unwrap();
+    Study::resume(dir.path().join("s"), &manifest(&["a"])).unwrap();
 }
 
 /// A process that was killed before its first file was whole has measured nothing: what it left is in nobody's way.

@@ -14,5 +14,5 @@ mod window_reading;
 
 pub use plan::{Plan, Span};
 pub use prometheus_error::PrometheusError;
-pub use window_options::{Against, WindowOptions};
+pub use window_options::{EarlierWindows, WindowOptions};
 pub use window_reading::{FigureWindows, ServerReading, SpanValues, read_windows};

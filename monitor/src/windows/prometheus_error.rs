@@ -5,47 +5,27 @@ use candlescope_core::RedactedUrl;
 /// Why a server's windows cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum PrometheusError {
     /// The address is none of a Prometheus.
     #[error(
         "`{url}` is no address of Prometheus: give one with http:// or https:// and without `?`, such as http://localhost:9090"
     )]
-    NoAddress {
-        /// The address.
-        url: RedactedUrl,
-    },
+    NoAddress { url: RedactedUrl },
     /// It does not answer.
     #[error("Prometheus at {url} does not answer: {why}; see whether it runs and the address is right")]
-    Silent {
-        /// Its address.
-        url: RedactedUrl,
-        /// What came instead.
-        why: String,
-    },
+    Silent { url: RedactedUrl, why: String },
     /// It wants to know who asks.
     #[error(
         "{url} answers with status {status}: name the variable with its key with --api-key-env, or put user and password into the URL"
     )]
-    NotAllowed {
-        /// Its address.
-        url: RedactedUrl,
-        /// The status.
-        status: u16,
-    },
+    NotAllowed { url: RedactedUrl, status: u16 },
     /// It answers with an error.
     #[error("Prometheus at {url} refuses a query: {why}{hint}")]
-    Refused {
-        /// Its address.
-        url: RedactedUrl,
-        /// What it says.
-        why: String,
-        /// What may help.
-        hint: &'static str,
-    },
+    Refused { url: RedactedUrl, why: String, hint: &'static str },
     /// The answer is none of Prometheus.
     #[error("what answers at {url} is no Prometheus: {why}; give the address at which its own pages are")]
     NoPrometheus {
-        /// Its address.
         url: RedactedUrl,
         /// What is wrong with the answer.
         why: String,
@@ -56,7 +36,6 @@ pub enum PrometheusError {
          let Prometheus scrape it, or correct --select"
     )]
     NoSeries {
-        /// Its address.
         url: RedactedUrl,
         /// The matchers, in braces.
         select: String,
@@ -67,7 +46,7 @@ pub enum PrometheusError {
          {needed} are needed; send it more requests, choose a longer --last, or scrape it at least every {scrape} s"
     )]
     TooFew {
-        /// The matchers, in braces.
+        /// The programs: matchers in braces, or words for all.
         select: String,
         /// Parts with values that are needed.
         needed: usize,
@@ -81,7 +60,7 @@ pub enum PrometheusError {
     /// No start of the server is known.
     #[error("no start of {select} in the last {days} days: hold it against an earlier time with --against 24h")]
     NoStart {
-        /// The matchers, in braces.
+        /// The programs: matchers in braces, or words for all.
         select: String,
         /// Days that were looked at.
         days: i64,
@@ -89,9 +68,8 @@ pub enum PrometheusError {
     /// The server has just started.
     #[error("the last start of {select} was {ago} s ago, and a window needs {needed} s: wait, and try again")]
     TooSoon {
-        /// The matchers, in braces.
+        /// The programs: matchers in braces, or words for all.
         select: String,
-        /// Seconds since then.
         ago: i64,
         /// Seconds that it takes.
         needed: i64,
@@ -102,7 +80,7 @@ pub enum PrometheusError {
          time with --against 24h"
     )]
     NothingBefore {
-        /// The matchers, in braces.
+        /// The programs: matchers in braces, or words for all.
         select: String,
         /// Length of a window in seconds.
         window: i64,

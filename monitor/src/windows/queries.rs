@@ -17,6 +17,14 @@ pub(super) fn braces(select: &str, more: &str) -> String {
     format!("{{{}}}", both.join(","))
 }
 
+/// The programs that matchers choose, as messages name them.
+pub(super) fn programs(select: &str) -> String {
+    match braces(select, "") {
+        all if all == "{}" => "candlescope programs".to_string(),
+        matchers => matchers,
+    }
+}
+
 /// Every figure over the `every` seconds before each point, told apart by [`FIGURE`].
 pub(super) fn figures(select: &str, every: i64) -> String {
     let rate = |metric: &str, more: &str| format!("sum(rate({metric}{}[{every}s]))", braces(select, more));
@@ -71,6 +79,7 @@ mod tests {
     #[test]
     fn matchers_are_joined() {
         assert_eq!(braces("", ""), "{}");
+        assert_eq!((programs(" "), programs("job=\"a\"")), ("candlescope programs".into(), "{job=\"a\"}".into()));
         assert_eq!(braces(" job=\"a\", ", "type=\"input\""), "{job=\"a\",type=\"input\"}");
         assert!(figures("job=\"a\"", 60).contains("candlescope_tokens_total{job=\"a\",type=\"output\"}[60s]"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Earlier windows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Against {
+pub enum EarlierWindows {
     /// Windows that end so long before this one, twice as long, and so on: 24 hours for the same time of other days.
     Earlier(Duration),
     /// Those right before the last start of the server.
@@ -20,7 +20,7 @@ pub struct WindowOptions {
     pub(super) url: RedactedUrl,
     pub(super) select: String,
     pub(super) last: Duration,
-    pub(super) against: Against,
+    pub(super) against: EarlierWindows,
     pub(super) windows: usize,
     pub(super) key: Option<String>,
     pub(super) timeout: Duration,
@@ -34,7 +34,7 @@ impl WindowOptions {
             url: url.into(),
             select: String::new(),
             last: Duration::from_secs(30 * 60),
-            against: Against::Earlier(Duration::from_secs(24 * 3600)),
+            against: EarlierWindows::Earlier(Duration::from_secs(24 * 3600)),
             windows: 14,
             key: None,
             timeout: Duration::from_secs(30),
@@ -52,7 +52,7 @@ impl WindowOptions {
     }
 
     /// Which windows it is held against.
-    pub fn against(self, against: Against) -> Self {
+    pub fn against(self, against: EarlierWindows) -> Self {
         Self { against, ..self }
     }
 

@@ -5,7 +5,7 @@ use super::plan::{NoPlan, Plan, Span, shortest};
 use super::prometheus::Prometheus;
 use super::prometheus_error::PrometheusError;
 use super::queries::{self, FIGURE, FIGURES, TRAFFIC};
-use super::window_options::{Against, WindowOptions};
+use super::window_options::{EarlierWindows, WindowOptions};
 use candlescope_core::RedactedUrl;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ pub fn read_windows(options: &WindowOptions, now_s: i64, least: usize) -> Result
     let known = |name: &&str| now.1.get(*name).is_some_and(|values| values.len() >= least);
     if !FIGURES.iter().any(known) {
         return Err(PrometheusError::TooFew {
-            select: queries::braces(select, ""),
+            select: queries::programs(select),
             needed: least,
             parts: usize::try_from(plan.parts()).unwrap_or(0),
             every: plan.every_s,
@@ -96,14 +96,14 @@ fn plan(prometheus: &Prometheus, options: &WindowOptions, now_s: i64) -> Result<
         )));
     }
     match options.against {
-        Against::Earlier(by) if seconds(by) < last => Err(PrometheusError::Windows(format!(
+        EarlierWindows::Earlier(by) if seconds(by) < last => Err(PrometheusError::Windows(format!(
             "--against {}s is less than --last {last}s, so windows would overlap: give at least as much",
             seconds(by)
         ))),
-        Against::Earlier(by) => Ok(Plan::earlier(now_s, last, seconds(by), options.windows)),
-        Against::LastStart => {
+        EarlierWindows::Earlier(by) => Ok(Plan::earlier(now_s, last, seconds(by), options.windows)),
+        EarlierWindows::LastStart => {
             let starts = starts(prometheus, &options.select, now_s)?;
-            let select = queries::braces(&options.select, "");
+            let select = queries::programs(&options.select);
             Plan::since_start(now_s, last, &starts, now_s - DAYS * DAY_S, options.windows).map_err(|why| match why {
                 NoPlan::NoStart => PrometheusError::NoStart { select, days: DAYS },
                 NoPlan::TooSoon { ago, needed } => PrometheusError::TooSoon { select, ago, needed },

@@ -4,7 +4,7 @@ use super::search_state::{SMALLEST, needed};
 use super::*;
 use crate::goal::{Aim, Goal};
 use crate::lookup_facts::Lookup;
-use crate::percentiles::{Held, Level};
+use crate::percentiles::{Level, LimitCheck};
 use crate::program::Program;
 use crate::remedies::Unpromised;
 use crate::summary::markdown;
@@ -331,12 +331,12 @@ fn nothing_is_kept_whose_percentiles_are_above_their_limits() {
     let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
     let search = search(&options, &cancel, &mut observe);
     let words = "ttft_p99 of 48 requests is 412 ms, above the limit of 300 ms";
-    let above = Held { level: Level::HardlyAbove, above: Some(words.to_string()), unread: 0 };
-    let percentiles = [Held::default(), above.clone()];
+    let above = LimitCheck { level: Level::HardlyAbove, above: Some(words.to_string()), unread: 0 };
+    let percentiles = [LimitCheck::default(), above.clone()];
     let judged = search.judge(&Trial { percentiles, ..uneven(0.8, 0.005) }, &Answers::Rounded, false);
     assert_eq!(judged, (Verdict::Rejected, words.to_string()));
     // What they were before breaks nothing; runs that could not be read are told.
-    let percentiles = [above.clone(), Held { unread: 2, ..Held::default() }];
+    let percentiles = [above.clone(), LimitCheck { unread: 2, ..LimitCheck::default() }];
     let (verdict, why) = search.judge(&Trial { percentiles, ..uneven(0.8, 0.005) }, &Answers::Rounded, false);
     assert!(
         verdict == Verdict::Kept && why.ends_with("2 runs cannot be read any more, and are in no percentile"),
@@ -346,11 +346,11 @@ fn nothing_is_kept_whose_percentiles_are_above_their_limits() {
     let change =
         |before: f64, after: f64, outcome: Outcome| GoodputChange { before, after, interval: None, outcome, pairs: 8 };
     for change in [change(2.0, 3.0, Outcome::Better), change(0.0, 0.0, Outcome::Equivalent)] {
-        let of = |percentiles: [Held; 2]| {
+        let of = |percentiles: [LimitCheck; 2]| {
             let trial = Trial { goodput: Some(change), percentiles, ..uneven(0.8, 0.005) };
             search.judge(&trial, &Answers::Rounded, false)
         };
-        let (verdict, why) = of([Held::default(), above.clone()]);
+        let (verdict, why) = of([LimitCheck::default(), above.clone()]);
         assert!(verdict == Verdict::Rejected && why.ends_with(words), "{why}");
         let (verdict, why) = of([above.clone(), above.clone()]);
         assert!(verdict == Verdict::Kept && why.contains("both sides are above the limit of a percentile"), "{why}");
@@ -417,8 +417,8 @@ fn what_is_undecided_is_tried_again_where_more_pairs_are_possible() {
         let other = blank("allocator", "Allocator", &Change::default(), Answers::Same);
         assert!(!settled(&mut search, other, clear).undecided);
     }
-    let above = Held { level: Level::HardlyAbove, above: Some("above".into()), unread: 0 };
-    let breaks = Trial { percentiles: [Held::default(), above], ..uneven(1.0, 0.42) };
+    let above = LimitCheck { level: Level::HardlyAbove, above: Some("above".into()), unread: 0 };
+    let breaks = Trial { percentiles: [LimitCheck::default(), above], ..uneven(1.0, 0.42) };
     assert!(!settled(&mut search, blank("batch", "Batch", &Change::default(), Answers::Same), breaks).undecided);
 
     // A later call with no more time lets it stand, and one with more tries it once.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What was counted, divided.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Divided {
+pub struct Division {
     /// Of each stretch, in their order.
     pub each: Vec<f64>,
     /// While none was open.
@@ -14,7 +14,7 @@ pub struct Divided {
 
 /// Divides what was counted in the time `over`: evenly among the stretches that were open, at each moment. `counted`
 /// gives what was counted between two times within `over`.
-pub fn divided(stretches: &[Stretch], over: Stretch, counted: impl Fn(i64, i64) -> f64) -> Divided {
+pub fn divided(stretches: &[Stretch], over: Stretch, counted: impl Fn(i64, i64) -> f64) -> Division {
     // When a stretch begins or ends. One that ends when another begins is not open with it.
     let mut turns: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * stretches.len());
     // One without duration has nothing, and would seem to end before it begins.
@@ -22,7 +22,7 @@ pub fn divided(stretches: &[Stretch], over: Stretch, counted: impl Fn(i64, i64) 
         turns.extend([(*start, true, at), (*end, false, at)]);
     }
     turns.sort_unstable();
-    let mut all = Divided { each: vec![0.0; stretches.len()], outside: 0.0 };
+    let mut all = Division { each: vec![0.0; stretches.len()], outside: 0.0 };
     // Evenly among those that are open: what each of them has had since the beginning, of which a stretch has what came
     // while it was open.
     let (mut open, mut each, mut last) = (0u64, 0.0, over.0);

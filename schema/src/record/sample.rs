@@ -13,7 +13,7 @@ record! {
         device: Arc<str> => Text,
         /// Name of the metric, in base units, for example process_resident_memory_bytes.
         metric: &'static str => Word,
-        /// The value.
+        /// What was measured, in `unit`.
         value: f64 => Real,
         /// Unit of the value: bytes, ratio, watts, count, …
         unit: &'static str => Word,

@@ -256,8 +256,8 @@ codes! {
         ClockSet = "clock_set", Warning,
             "Nothing for durations and order. To join with other programs' logs, use the clock's anchors in \
              `run.json`.";
-        /// Other processes used the processors, or the GPU, while steps ran (by samples), or before (`profile` looks).
-        /// Times are not the program's alone.
+        /// Other processes used the processors, or the GPU, while steps ran (by samples; of a run too short for them by
+        /// the load average), or before (`profile` looks). Times are not the program's alone.
         MachineBusy = "machine_busy", Warning,
             "End them, or use processors that they do not use, and record again; with more threads than they leave \
              processors, fewer threads (`--threads N`, `candlescope tune threads`). Counts, FLOPs and bytes hold.";

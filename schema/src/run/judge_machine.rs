@@ -13,7 +13,8 @@ pub(super) fn findings(manifest: &RunManifest, found: &mut Vec<Finding>) {
     let machine = manifest.machine.unwrap_or_default();
     let on_gpu = manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty());
     match machine.is_disturbed() {
-        Some(true) => found.extend(disturbed(&machine, threads(manifest))),
+        Some(true) if machine.overload().is_none() => found.extend(disturbed(&machine, threads(manifest))),
+        Some(true) => found.extend(disturbed_before(manifest).or_else(|| overloaded(&machine))),
         // Others were at work before, and not while it ran; a GPU's other users do not show in the host's samples.
         Some(false) if !on_gpu => {}
         _ => found.extend(disturbed_before(manifest)),
@@ -69,6 +70,21 @@ fn disturbed(machine: &MachineUse, threads: Option<u64>) -> Option<Finding> {
         finding = finding.count("switches", switches);
     }
     Some(finding)
+}
+
+/// Of a run of which samples do not tell what others took from it: more threads waited for processors than there are.
+fn overloaded(machine: &MachineUse) -> Option<Finding> {
+    let finding = Finding::new(
+        Code::MachineBusy,
+        "the machine was busy: the load average was {load:.1} on {processors:raw} processors[, and {sampled}, in which \
+         steps were sampled, are too short to tell what others took from the program]: times may not be the program's \
+         alone",
+        "end the other programs, or use processors that they do not use, and record again, for longer; counts and shares \
+         of FLOPs and bytes hold",
+    )
+    .number("load", "threads", machine.overload()?)
+    .count("processors", machine.processors? as u64);
+    Some(if machine.is_known() { finding } else { seconds(finding, "sampled", machine.sampled_s) })
 }
 
 /// What was seen before the work began, where samples do not say what came of it.
@@ -159,6 +175,13 @@ mod tests {
         assert!(!told(&manifest).contains_key(&Code::MachineBusy), "they had ended");
         let text = told(&manifest)[&Code::SystemTimeHigh].clone();
         assert!(text.starts_with("50.0 % of the program's CPU time"), "{text}");
+        // A run of 23 ms on a machine for whose two processors six threads wait cannot be called free.
+        let short = MachineUse { sampled_s: 0.023, user_s: 0.003, system_s: 0.009, load: Some(5.73), ..machine };
+        let mut manifest = RunManifest { machine: Some(short), ..RunManifest::default() };
+        let text = told(&manifest)[&Code::MachineBusy].clone();
+        assert!(text.contains("the load average was 5.7 on 2 processors, and 23.0 ms, in which"), "{text}");
+        manifest.machine = Some(MachineUse { load: Some(0.4), ..short });
+        assert!(!told(&manifest).contains_key(&Code::MachineBusy), "nobody waited");
         assert!(told(&RunManifest::default()).is_empty(), "nothing is known");
     }
 }

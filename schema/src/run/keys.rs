@@ -109,7 +109,7 @@ facts! {
 /// A declared key, for the page of the run's format.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Declared {
+pub struct DeclaredKey {
     /// As it stands in the file.
     pub name: &'static str,
     /// Type of its value.
@@ -122,7 +122,7 @@ macro_rules! keys {
     ($(#[$outer:meta])* $module:ident { $($(#[doc = $doc:literal])+ $name:ident: $of:ty = $key:literal;)* }) => {
         $(#[$outer])*
         pub mod $module {
-            use super::{Declared, Fact, Key};
+            use super::{DeclaredKey, Fact, Key};
             #[allow(unused_imports, reason = "not every map has all types")]
             use serde_json::{Map, Value};
 
@@ -130,8 +130,8 @@ macro_rules! keys {
 
             /// All of them, in the order of their declaration.
             #[doc(hidden)]
-            pub const ALL: &[Declared] =
-                &[$(Declared { name: $key, of: <$of as Fact>::NAME, meaning: &[$($doc),+] }),*];
+            pub const ALL: &[DeclaredKey] =
+                &[$(DeclaredKey { name: $key, of: <$of as Fact>::NAME, meaning: &[$($doc),+] }),*];
         }
     };
 }
@@ -241,7 +241,7 @@ keys! {
 keys! {
     /// Keys of `model`. Programs of others name the dimensions as Hugging Face's configurations do, but for these.
     model_key {
-        /// Its name.
+        /// What the program, or its file, calls the model.
         NAME: str = "name";
         /// Its architecture, as its configuration names it.
         ARCHITECTURE: str = "architecture";

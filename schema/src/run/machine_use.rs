@@ -54,6 +54,15 @@ pub struct MachineUse {
     /// Most threads without a name of their own: rayon's and candle's pools among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool_threads: Option<u64>,
+    /// Load average of the last minute, in the mean of the sampled time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+}
+
+/// Whether more threads wait for processors than there are, the program's own, which use `own` of them, left out.
+#[doc(hidden)]
+pub fn is_overloaded(load: f64, own: f64, processors: f64) -> bool {
+    load > processors && load - own >= 1.0
 }
 
 impl MachineUse {
@@ -72,9 +81,19 @@ impl MachineUse {
         self.disturbed_s.filter(|_| self.is_known()).map(|disturbed| disturbed / self.sampled_s)
     }
 
-    /// Whether times are the program's alone; `None` if that is not known.
+    /// Whether others took from the program's times; `None` if that is not known. In a time too short for CPU time the
+    /// load tells that they probably did, and never that they did not.
     pub fn is_disturbed(&self) -> Option<bool> {
-        self.disturbed_share().map(|share| share >= DISTURBED)
+        let told = self.disturbed_share().map(|share| share >= DISTURBED);
+        told.or_else(|| self.overload().map(|_| true))
+    }
+
+    /// Where it is not known what others took, as in a short time: the load average, if more threads waited for the
+    /// processors than there are.
+    pub fn overload(&self) -> Option<f64> {
+        let (load, processors) = self.load.zip(self.processors)?;
+        let own = (self.user_s + self.system_s) / self.sampled_s.max(f64::EPSILON);
+        Some(load).filter(|_| self.disturbed_share().is_none() && is_overloaded(load, own, processors))
     }
 
     /// The kernel's share of the program's CPU time, if there was enough of that.
@@ -114,6 +133,10 @@ impl MachineUse {
         if let Some(throttled) = time(|r| r.throttled) {
             *self.throttled_s.get_or_insert(0.0) += throttled;
         }
+        if let Some(load) = now.load {
+            let before = self.load.unwrap_or(load);
+            self.load = Some(before + (load - before) * wall / self.sampled_s);
+        }
     }
 }
 
@@ -131,6 +154,7 @@ struct Round {
     major: Option<f64>,
     throttled: Option<f64>,
     pool_threads: Option<f64>,
+    load: Option<f64>,
 }
 
 impl Round {
@@ -146,6 +170,7 @@ impl Round {
             metric::MAJOR_FAULTS => &mut self.major,
             host_metric::CPU_THROTTLED_SECONDS => &mut self.throttled,
             host_metric::UNNAMED_THREADS => &mut self.pool_threads,
+            metric::LOAD_1M => &mut self.load,
             _ => return,
         };
         *slot = Some(value);
@@ -209,6 +234,7 @@ mod tests {
                 sample(host_metric::BUSY_SECONDS, *busy),
                 sample(host_metric::PROCESSORS, 2.0),
                 sample(metric::INVOLUNTARY_SWITCHES, n as f64 * 10.0),
+                sample(metric::LOAD_1M, 3.0 + n as f64),
             ];
             meter.add(&samples, steps_ran);
         }
@@ -221,6 +247,7 @@ mod tests {
         let machine = used(&[(0.0, 0.0), (0.2, 0.4), (0.4, 0.8)], true).expect("sampled");
         assert_eq!(machine.is_disturbed(), Some(true));
         assert!((machine.others_cores().unwrap() - 1.0).abs() < 1e-9 && machine.switches_involuntary == Some(20));
+        assert!((machine.load.unwrap() - 4.5).abs() < 1e-9, "{machine:?}");
         // One thread of ours, a third of a processor for others.
         let machine = used(&[(0.0, 0.0), (0.2, 0.27), (0.4, 0.54)], true).expect("sampled");
         assert_eq!(machine.is_disturbed(), Some(false));
@@ -239,5 +266,11 @@ mod tests {
         let short =
             MachineUse { sampled_s: 0.05, others_s: Some(0.1), disturbed_s: Some(0.05), ..MachineUse::default() };
         assert_eq!((short.is_disturbed(), short.others_cores()), (None, None));
+        // More threads than processors waited for them before: that is told of a short time, and of none that is known.
+        let overloaded = MachineUse { load: Some(5.7), processors: Some(2.0), user_s: 0.02, ..short };
+        assert_eq!((overloaded.is_disturbed(), overloaded.overload()), (Some(true), Some(5.7)));
+        assert_eq!(MachineUse { load: Some(1.9), ..overloaded }.is_disturbed(), None, "no proof of rest");
+        let long = MachineUse { sampled_s: 1.0, disturbed_s: Some(0.0), ..overloaded };
+        assert_eq!((long.is_disturbed(), long.overload()), (Some(false), None));
     }
 }

@@ -3,7 +3,7 @@
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
-use crate::gpu::{Correlator, Marking};
+use crate::gpu::{Correlator, MarkingState};
 use crate::modules::{Slot, Watch};
 use crate::names::Names;
 use crate::notices::Notices;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// Weights and modules of models that are loaded.
     pub(crate) watch: Watch,
     pub(crate) taps: Vec<TapSlot>,
-    pub(crate) gpu: Option<Marking>,
+    pub(crate) gpu: Option<MarkingState>,
     /// Is told about steps and their intervals; `None` if the session has no recorder of kernels.
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
     /// Whether it wants to know the intervals of steps outside of windows, too.
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
-    pub(crate) gpu: Option<Marking>,
+    pub(crate) gpu: Option<MarkingState>,
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
     pub(crate) probe: Option<Probe>,
     pub(crate) diagnostics: Diagnostics,

@@ -18,7 +18,7 @@ const OF_MODELS: &str = "candle_transformers::models::with_tracing";
 const MODELS: u8 = 1;
 const PHASES: u8 = 2;
 
-/// Of one session.
+/// Whether spans of candle's models reach the layer of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Visible {
     /// Where the layer is, until somebody has asked there.

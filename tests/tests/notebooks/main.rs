@@ -151,8 +151,17 @@ fn one_run() {
     assert_eq!(run_a.latency.warmup, 2);
     hold_latency(&run_a, &figures(&python, BATCH, &[("CANDLESCOPE_RUNS", &a)], 3));
 
+    // B was recorded beside others, as its verdict says.
+    let path = b.join("run.json");
+    let mut manifest: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let told = manifest["verdict"]["findings"].as_array_mut().expect("findings");
+    told.retain(|finding| finding["code"] != "machine_busy");
+    told.push(
+        serde_json::json!({ "severity": "warning", "code": "machine_busy", "message": "busy", "remedy": "wait" }),
+    );
+    std::fs::write(&path, manifest.to_string()).unwrap();
     let found = figures(&python, COMPARE, &[("CANDLESCOPE_RUN_A", &a), ("CANDLESCOPE_RUN_B", &b)], 3);
-    assert_eq!(found["cases"], 1);
+    assert_eq!((&found["cases"], &found["disturbed"]["B"]), (&1.into(), &1.into()), "{}", found["disturbed"]);
     let mut medians = BTreeMap::new();
     for (side, run) in [("A", &run_a), ("B", &run_b)] {
         assert_eq!(found["requests"][side], 12);

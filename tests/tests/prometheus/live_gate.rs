@@ -2,9 +2,9 @@
 //! and judges.
 
 use candlescope_compare::{
-    CompareOptions, LEAST_VALUES, Outcome, ServerWindows, Window, Windowed, WindowsComparison, compare_windows,
+    CompareOptions, LEAST_VALUES, Outcome, ServerWindows, Window, WindowedFigure, WindowsComparison, compare_windows,
 };
-use candlescope_monitor::{Against, FigureWindows, PrometheusError, SpanValues, WindowOptions, read_windows};
+use candlescope_monitor::{EarlierWindows, FigureWindows, PrometheusError, SpanValues, WindowOptions, read_windows};
 use candlescope_testkit::services::Prometheus;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -103,7 +103,7 @@ impl Server {
 fn judged(options: WindowOptions, now_s: i64) -> Result<WindowsComparison, PrometheusError> {
     let reading = read_windows(&options, now_s, LEAST_VALUES)?;
     let window = |of: &SpanValues| Window { from_ns: of.from_s * 1_000_000_000, values: of.values.clone() };
-    let windowed = |of: &FigureWindows| Windowed {
+    let windowed = |of: &FigureWindows| WindowedFigure {
         name: of.name.clone(),
         before: of.before.iter().map(window).collect(),
         now: window(&of.now),
@@ -161,7 +161,7 @@ fn a_server_that_became_slower_is_told_from_one_that_did_not() {
     let layers: Vec<&str> = found.layers.iter().map(|layer| layer.path.as_str()).collect();
     assert_eq!((layers, found.layers_tested), (vec!["decode/attn"], 1), "{found:?}");
 
-    let since = of("deployed").last(Duration::from_secs(600)).against(Against::LastStart);
+    let since = of("deployed").last(Duration::from_secs(600)).against(EarlierWindows::LastStart);
     let reading = read_windows(&since, now, LEAST_VALUES).expect("windows");
     // Starts are looked for once a minute.
     let seen = reading.plan.started_s.expect("a start");
@@ -172,6 +172,6 @@ fn a_server_that_became_slower_is_told_from_one_that_did_not() {
     assert!(error.contains("candlescope_run_info{job=\"nobody\"}"), "{error}");
     let error = judged(WindowOptions::new(url.as_str()).select("job=steady"), now).expect_err("no matcher").to_string();
     assert!(error.contains("refuses a query") && error.contains("--select"), "{error}");
-    let error = judged(of("steady").against(Against::LastStart), now).expect_err("one run").to_string();
+    let error = judged(of("steady").against(EarlierWindows::LastStart), now).expect_err("one run").to_string();
     assert!(error.contains("no start of"), "{error}");
 }

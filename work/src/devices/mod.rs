@@ -20,6 +20,6 @@ pub use known_devices::{
     DRIVER_LAUNCH_NS, KERNEL_FLOOR_NS, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, UnknownDevice, datasheet_peaks,
     known_device, known_devices, launch_of_driver,
 };
-pub use peak::{Origin, Peak, PeakKind};
+pub use peak::{Origin, Peak, PeakKind, label_in_words};
 pub use peaks_file::{FITTED_FORMAT, MEASURED_FORMAT, PeaksError, peaks_device};
 pub use roof::{LeastTime, Roof};

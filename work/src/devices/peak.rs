@@ -126,6 +126,12 @@ pub struct Peak {
     pub disturbed: bool,
 }
 
+/// The label of peaks as reports show it. Beside others a device reaches less, so what is held against such a peak
+/// stands too near to it.
+pub fn label_in_words(label: &str, disturbed: bool) -> String {
+    if disturbed { format!("{label} while others were at work") } else { label.to_string() }
+}
+
 /// Whether a field is left out of an object.
 fn is_false(value: &bool) -> bool {
     !value
@@ -158,6 +164,11 @@ impl Peak {
         self.kind == PeakKind::Bandwidth
     }
 
+    /// Its label, and whether others were at work while it was measured.
+    pub fn label_in_words(&self) -> String {
+        label_in_words(&self.label, self.disturbed)
+    }
+
     /// What its label says; whatever is not measured is somebody's word.
     pub fn origin(&self) -> Origin {
         if self.label == Origin::Measured.name() { Origin::Measured } else { Origin::Datasheet }
@@ -185,6 +196,7 @@ mod tests {
         assert_eq!((read.is_flops(), read.origin()), (true, Origin::Measured));
         assert_eq!(serde_json::to_value(&read).unwrap(), peak);
         let disturbed = Peak { disturbed: true, ..read };
+        assert_eq!(disturbed.label_in_words(), "measured while others were at work");
         assert_eq!(Peak::read(&serde_json::to_value(&disturbed).unwrap()), Some(disturbed));
         for kind in PeakKind::MEASURED {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 /// A peaks file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum PeaksError {
     /// It is not JSON.
     #[error("the peaks are not JSON: {0}. Give a file that `bench peaks` or `roofline --calibrate` wrote")]
@@ -36,10 +37,7 @@ pub enum PeaksError {
     NotDetermined(&'static str),
     /// A value is not a number above 0, or lacks a part.
     #[error("`{name}` in the peaks is not a number above 0, or lacks one; take a file that was not changed by hand")]
-    Value {
-        /// Which one.
-        name: String,
-    },
+    Value { name: String },
 }
 
 /// Reads a peaks file. `base` is a device of the table whose memory and link stand where the file has none; without it

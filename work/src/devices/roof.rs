@@ -70,6 +70,11 @@ impl Roof {
         self.peaks.first().map_or("", |peak| &peak.source)
     }
 
+    /// Whether others were at work while some of it was measured: the device may reach more.
+    pub fn is_disturbed(&self) -> bool {
+        self.peaks.iter().any(|peak| peak.disturbed)
+    }
+
     /// The bandwidth, in bytes/s.
     pub fn bandwidth(&self) -> Option<&Peak> {
         self.peaks.iter().find(|peak| peak.is_bandwidth())
@@ -128,12 +133,15 @@ impl Roof {
 /// Of peaks of one origin.
 impl Serialize for Roof {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut roof = serializer.serialize_struct("Roof", 5)?;
+        let mut roof = serializer.serialize_struct("Roof", 5 + usize::from(self.is_disturbed()))?;
         roof.serialize_field("origin", &self.origin())?;
         roof.serialize_field("source", self.source())?;
         roof.serialize_field("flops", &self.flops_by_type())?;
         roof.serialize_field("bandwidth", &self.bandwidth().map(|peak| peak.value))?;
         roof.serialize_field("devices", &self.devices)?;
+        if self.is_disturbed() {
+            roof.serialize_field("disturbed", &true)?;
+        }
         roof.end()
     }
 }
@@ -180,5 +188,7 @@ mod tests {
             "origin": "measured", "source": "a bench", "flops": { "f32": 200e9 }, "bandwidth": 20e9, "devices": 2,
         });
         assert_eq!(serde_json::to_value(&two).unwrap(), written);
+        let beside_others = Roof::new(two.peaks().iter().cloned().map(|peak| Peak { disturbed: true, ..peak }));
+        assert_eq!(serde_json::to_value(&beside_others).unwrap()["disturbed"], true);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 /// The dimensions of a model cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ConfigError {
     /// It is not JSON.
     #[error("config.json is not JSON: {0}. Take config.json from the model's own directory")]
@@ -31,7 +32,6 @@ pub enum ConfigError {
     TooLarge {
         /// Name of the field.
         field: String,
-        /// Its value.
         value: u64,
     },
     /// The dimensions make more parameters than any real model has.

@@ -57,6 +57,7 @@ use works::{Collector, DeviceWorks, NONE, Works};
 /// There is nothing to account for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum AccountError {
     /// No kernels were recorded, or only while the model was loaded.
     #[error("`{}` has no recorded kernels beside those of loading the model, and without them nothing is known about the device's time. Record some: `candlescope profile --device cuda:0 --cupti`, or `cupti` in the variable CANDLESCOPE", .0.display())]
@@ -64,7 +65,6 @@ pub enum AccountError {
     /// Kernels were recorded, but only in steps of the warm-up.
     #[error("all {kernels} recorded kernels of `{}`, those of loading the model left out, are of warm-up steps. Record more steps, or let the warm-up count (--with-warmup)", dir.display())]
     OnlyWarmup {
-        /// The run's directory.
         dir: PathBuf,
         /// Kernels, copies and memsets.
         kernels: u64,

@@ -29,7 +29,7 @@ pub struct KernelSequence {
 }
 
 /// One interval's sequence so far, within the step that is being read.
-struct Open {
+struct OpenSequence {
     /// Number of the path with ordinals, up to the interval.
     place: u32,
     names: Vec<u32>,
@@ -90,14 +90,14 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
     // By place: where it is in `open`.
     let mut at: Vec<u32> = vec![NOWHERE; places.rollups.len()];
     // Lists that are used again.
-    let (mut open, mut free): (Vec<Open>, Vec<Vec<u32>>) = Default::default();
+    let (mut open, mut free): (Vec<OpenSequence>, Vec<Vec<u32>>) = Default::default();
     for step in by_step(&device.work) {
         for work in step.iter().map(|index| &device.work[*index as usize]) {
             for place in places.above.get(work.path as usize).into_iter().flatten() {
                 let index = &mut at[*place as usize];
                 if *index == NOWHERE {
                     *index = open.len() as u32;
-                    open.push(Open { place: *place, names: free.pop().unwrap_or_default(), n: 0, ns: 0 });
+                    open.push(OpenSequence { place: *place, names: free.pop().unwrap_or_default(), n: 0, ns: 0 });
                 }
                 let one = &mut open[*index as usize];
                 (one.n, one.ns) = (one.n + 1, one.ns.saturating_add(work.ns()));
@@ -127,7 +127,7 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
         kernels: names.into_iter().map(|name| works.names[name as usize].to_string()).collect(),
         count,
         total_ns,
-        share: super::tables::share(total_ns, whole),
+        share: crate::tree::ratio(total_ns, whole),
     };
     let mut rows: Vec<KernelSequence> = repeated.map(row).collect();
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| (&a.path, &a.kernels).cmp(&(&b.path, &b.kernels))));

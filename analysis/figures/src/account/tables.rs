@@ -3,6 +3,7 @@
 use super::spread::stddev;
 use super::works::{DeviceWorks, Work, Works};
 use crate::gaps::GapSum;
+use crate::tree::ratio;
 use candlescope_schema::without_numbers;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -101,7 +102,7 @@ pub(super) fn by_name(device: &DeviceWorks, works: &Works) -> Vec<KernelAccountR
         stddev_ns: stddev(sums.count, u128::from(sums.total), sums.squares),
         min_ns: sums.min,
         max_ns: sums.max,
-        share: share(sums.total, whole),
+        share: ratio(sums.total, whole),
     });
     let mut rows: Vec<KernelAccountRow> = rows.collect();
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| (&a.name, a.kind).cmp(&(&b.name, b.kind))));
@@ -181,7 +182,7 @@ fn rows(sums: impl Iterator<Item = (Option<String>, PlaceSums)>, works: &Works) 
             kernels: sums.kernels,
             copies: sums.copies,
             total_ns: sums.total,
-            share: share(sums.total, whole),
+            share: ratio(sums.total, whole),
             late: sums.late,
             gaps: sums.gaps,
             top: names.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0))),
@@ -190,8 +191,4 @@ fn rows(sums: impl Iterator<Item = (Option<String>, PlaceSums)>, works: &Works) 
     let mut rows: Vec<PlaceRow> = list.into_iter().map(row).collect();
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.place.cmp(&b.place)));
     rows
-}
-
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,6 +1,6 @@
 //! Recorded work on the devices, as small as it can be kept: a run may have tens of millions of rows.
 
-use crate::gaps::{Stretched, ready};
+use crate::gaps::{HasStretch, ready};
 use crate::int_map::IntMap;
 use crate::known::RunContents;
 use crate::step_rows::StepRow;
@@ -39,7 +39,6 @@ pub(super) struct Work {
     pub(super) path: u32,
     /// Index into the steps, or [`NOWHERE`].
     pub(super) step: u32,
-    /// Stream.
     pub(super) stream: u32,
     /// Index into [`Works::shapes`], or [`NOWHERE`].
     pub(super) shape: u32,
@@ -333,7 +332,7 @@ pub(super) struct UnbrokenWork {
     pub(super) last: u32,
 }
 
-impl Stretched for UnbrokenWork {
+impl HasStretch for UnbrokenWork {
     fn stretch(&self) -> (i64, i64) {
         (self.start, self.end)
     }

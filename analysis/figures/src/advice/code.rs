@@ -44,8 +44,9 @@ macro_rules! codes {
 
             /// Whether other programs that use the machine can bring it about by themselves.
             pub fn may_be_of_the_machine(self) -> bool {
-                use AdviceCode::{CacheCopied, Preempted, StragglerLayer, StragglerStep, WarmupUnsettled};
-                matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied | Preempted)
+                use AdviceCode::{BetweenSteps, CacheCopied, Preempted, StragglerLayer, StragglerStep, WarmupUnsettled};
+                let of_steps = matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied);
+                of_steps || matches!(self, BetweenSteps | Preempted)
             }
 
             /// How its gain is computed.
@@ -70,7 +71,8 @@ macro_rules! each_advice {
                 /// Operations take the same time whatever their size.
                 ConstantCost = constant_cost,
                     "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their \
-                     time and a quarter of a step",
+                     time and a quarter of a step; where RAYON_NUM_THREADS is known not to be set a twentieth, by what \
+                     the program measured where it did",
                     "calls · that time · rate";
                 /// The device waits for the host to launch work.
                 LaunchBound = launch_bound,
@@ -78,7 +80,7 @@ macro_rules! each_advice {
                      above 15 % of T",
                     "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than \
                      those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
-                     75 % of its rate";
+                     75 % of its rate; of steps that cannot be replayed no more than these parts of the gaps";
                 /// Steps that could have been replays of a CUDA graph ran call by call.
                 LeftGraph = left_graph,
                     "some steps of a kind ran as replays, and others call by call, because their capture failed or they were \
@@ -159,7 +161,8 @@ macro_rules! each_advice {
                     "the part of it in which the device is idle";
                 /// The host works between the steps of a request: tokenising, detokenising, printing.
                 BetweenSteps = between_steps,
-                    "time of requests from their first step on in which no step is open, their own or another's",
+                    "time of requests from their first step on in which no step is open, their own or another's, by \
+                     the median of these gaps",
                     "that time / (step + that time)";
                 /// Single layers take longer than their siblings.
                 StragglerLayer = straggler_layer,
@@ -189,11 +192,12 @@ macro_rules! each_advice {
                     "what the figures lose once they are left out; the program itself gains nothing";
                 /// Functions that compute nothing take a large part of a step on the host.
                 HotOverhead = hot_overhead,
-                    "sampled time, on the CPU and waiting, below functions of one known cause is 5 % of a step or more: the \
-                     number of threads being asked for, a pool's synchronisation, allocation, copies, formatting, hashing, \
-                     the environment, recording",
-                    "that time; of a pool's synchronisation less what its threads computed meanwhile, which one thread would \
-                     do then";
+                    "sampled time, on the CPU and waiting, below functions of one known cause is 5 % of a step or more, in \
+                     36 samples and waits or more, from which on twice its standard error is at most a third of it: the \
+                     number of threads being asked for, a pool's synchronisation without what the pool was given to \
+                     compute, allocation, copies, formatting, hashing, the environment",
+                    "that time; of a pool's synchronisation less what its threads computed meanwhile, which one thread \
+                     would do then; low and high with twice the standard error of counting samples";
                 /// Other threads take the CPU while a step is ready to go on.
                 Preempted = preempted,
                     "time that the step's thread was ready and off its CPU, 3 % of the step or more",
@@ -215,7 +219,7 @@ macro_rules! each_advice {
                 SerialPart = serial_part,
                     "on a CPU with two or more threads to compute: sampled time on the CPU in operations of 100 µs or more a \
                      call for which the pool's threads compute less than a tenth of what they could, no known cause's, 15 % \
-                     of the step or more",
+                     of the step or more, in 36 samples or more",
                     "that time·(1 − 1/k), no shorter than the memory's rate allows; k the threads of which half, three \
                      quarters or all help";
                 /// Threads of the CPU wait.
@@ -328,6 +332,11 @@ lacks! {
     Stacks = "stacks", "no call stacks were sampled in these steps",
         "sample them: `candlescope profile` does on Linux, elsewhere `stacks` in the variable CANDLESCOPE; `candlescope \
          doctor` says what this machine allows";
+    /// More call stacks.
+    MoreStackSamples = "more_stack_samples",
+        "fewer than 36 samples of call stacks are in functions that compute nothing, too few to say how long these \
+         take",
+        "record for longer: more requests, or more tokens";
     /// Calls that allocate.
     AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",
         "none yet: Nsight Systems shows them (`nsys profile --trace=cuda`)";

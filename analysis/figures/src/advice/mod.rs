@@ -29,7 +29,7 @@ pub struct Diagnosis {
     /// Findings that were left out because their gain is below [`LEAST_GAIN`].
     pub negligible: u64,
     /// What the findings of each kind of step gain together, re-simulated and not added up.
-    pub together: Vec<Together>,
+    pub together: Vec<JointGain>,
     /// The order of remedies for each kind of step that has several, with what each gains after those before it.
     pub roadmaps: Vec<Roadmap>,
 }
@@ -54,8 +54,11 @@ pub struct UnobservedStep {
     pub observed_ns: f64,
     /// The same less what recording costs: T, of which gains are shares (derived).
     pub unobserved_ns: f64,
-    /// How far T may be off, in nanoseconds; `None` if it is not known.
+    /// How far T may be off, in nanoseconds; `None` if it is not known, as of fewer than six steps on a processor.
     pub bound_ns: Option<f64>,
+    /// Between which T is, in nanoseconds: the 95 % interval of the median, widened by what recording may cost; `None`
+    /// where there is no such interval.
+    pub range_ns: Option<(f64, f64)>,
     /// How T was obtained.
     pub basis: &'static str,
     /// Time of work on the device in one step, overlapping work counted once, in nanoseconds (measured); `None` without
@@ -146,7 +149,7 @@ pub struct AdvicePlace {
 pub struct LeftShape {
     /// Slots × context, such as `1x512`.
     pub shape: String,
-    /// Such steps.
+    /// Steps of that shape that ran call by call.
     pub steps: u64,
     /// Tokens that they processed.
     pub tokens: u64,
@@ -321,7 +324,7 @@ pub struct RoadmapStage {
 
 /// What the findings of one kind of step gain together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Together {
+pub struct JointGain {
     /// The kind of step.
     pub phase: String,
     /// The findings that count, in the order in which they were applied.

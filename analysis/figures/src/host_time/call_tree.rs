@@ -94,11 +94,14 @@ impl GrowingTree {
         }
     }
 
-    /// The functions that nearly all time is below, from the outermost on.
+    /// The functions that nearly all time on a CPU is below, from the outermost on; where none was sampled, nearly all
+    /// time.
     pub(super) fn trunk(&self) -> Vec<u32> {
         // Stacks that could not be unwound to the end do not share it.
         const NEARLY_ALL: f64 = 0.9;
-        let mut below: Vec<u64> = self.nodes.iter().map(|node| node.3.cpu_ns()).collect();
+        let ran = self.nodes.iter().any(|node| node.3.cpu_ns() > 0);
+        let time = |time: &Weights| if ran { time.cpu_ns() } else { time.elapsed_ns() };
+        let mut below: Vec<u64> = self.nodes.iter().map(|node| time(&node.3)).collect();
         let mut all = 0u64;
         for at in (0..self.nodes.len()).rev() {
             match self.nodes[at].1 {
@@ -142,6 +145,18 @@ mod tests {
         assert_eq!(tree.trunk(), [1, 2]);
         tree.add(&[9], false, &cpu(50), &mut room);
         assert!(tree.trunk().is_empty());
+    }
+
+    #[test]
+    fn where_no_time_on_a_cpu_was_sampled_waits_tell_the_trunk() {
+        let (mut tree, mut room) = (GrowingTree::default(), Room::default());
+        let wait = Weights { blocked_ns: 70, waits: 1, ..Weights::default() };
+        tree.add(&[1, 2, 3], false, &wait, &mut room);
+        tree.add(&[1, 2, 4], false, &wait, &mut room);
+        assert_eq!(tree.trunk(), [1, 2]);
+        // Stacks of waits may be unwound otherwise than those of time on a CPU, which count where there are any.
+        tree.add(&[1], false, &cpu(5), &mut room);
+        assert_eq!(tree.trunk(), [1]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The frames of stacks: which functions call which.
 
+use super::function_path::function_path;
 use candlescope_schema::StackRecord;
 use candlescope_schema::stack_chains::{StackChains, StackPlace};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A function as it is shown.
@@ -23,6 +25,11 @@ impl FrameName {
     /// Whether it is one of `core`'s, such as a comparison or an iterator: part of the body of who calls it.
     pub(super) fn is_of_core(&self) -> bool {
         self.crate_name.as_deref() == Some("core")
+    }
+
+    /// Its path without the arguments of generics: what tells it from others, whatever it is used with.
+    pub fn path(&self) -> Cow<'_, str> {
+        function_path(&self.function)
     }
 
     /// Whether its binary has no name for it.

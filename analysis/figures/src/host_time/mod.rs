@@ -1,16 +1,18 @@
 //! What the host did inside intervals: the functions that took the time on the CPU, and the time off it.
 //!
 //! Sampled: a sample stands for the time since its thread's last one. Shares have the error of counting samples,
-//! √(p(1 − p)/n).
+//! √(p(1 − p)/n) ([`counting_error`]).
 
 mod call_tree;
 mod frames;
+mod function_path;
 mod stack_pass;
 mod step_times;
 mod weights;
 
 pub use call_tree::{CallNode, CallTree};
 pub use frames::FrameName;
+pub use function_path::function_path;
 pub(crate) use stack_pass::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass};
 pub(crate) use step_times::StepTimes;
 pub use weights::Weights;
@@ -61,10 +63,15 @@ pub struct FunctionTime {
 impl FunctionTime {
     /// Standard error of its share of the time on a CPU, of all samples of `all`.
     pub fn share_error(&self, all: &Weights) -> f64 {
-        if all.samples == 0 || all.cpu_ns() == 0 {
+        if all.cpu_ns() == 0 {
             return 0.0;
         }
-        let p = (self.own.cpu_ns() as f64 / all.cpu_ns() as f64).min(1.0);
-        (p * (1.0 - p) / all.samples as f64).sqrt()
+        counting_error(self.own.cpu_ns() as f64 / all.cpu_ns() as f64, all.samples as f64)
     }
+}
+
+/// Standard error of a share that `all` samples tell, √(p(1 − p)/n); 0 of none.
+pub fn counting_error(share: f64, all: f64) -> f64 {
+    let p = share.clamp(0.0, 1.0);
+    if all > 0.0 { (p * (1.0 - p) / all).sqrt() } else { 0.0 }
 }

@@ -74,6 +74,7 @@ impl StackPass {
             (ThreadState::Preempted, _) => &mut sum.preempted_ns,
         };
         *into = into.saturating_add(sample.weight_ns);
+        sum.waits += u64::from(sample.state == ThreadState::Blocked);
         if sample.state == ThreadState::Running {
             sum.samples += 1;
             if sample.kernel == Some(true) {

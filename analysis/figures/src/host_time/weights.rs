@@ -15,6 +15,8 @@ pub struct Weights {
     pub kernel_ns: u64,
     /// Samples of time on a CPU.
     pub samples: u64,
+    /// Waits that were recorded, of which `blocked_ns` tells.
+    pub waits: u64,
 }
 
 impl Weights {
@@ -44,6 +46,7 @@ impl Weights {
             preempted_ns: self.preempted_ns.saturating_sub(part.preempted_ns),
             kernel_ns: self.kernel_ns.saturating_sub(part.kernel_ns),
             samples: self.samples.saturating_sub(part.samples),
+            waits: self.waits.saturating_sub(part.waits),
         }
     }
 
@@ -61,5 +64,6 @@ impl Weights {
         sum(&mut self.preempted_ns, other.preempted_ns);
         sum(&mut self.kernel_ns, other.kernel_ns);
         sum(&mut self.samples, other.samples);
+        sum(&mut self.waits, other.waits);
     }
 }

@@ -1,5 +1,6 @@
 //! What is kept of an interval while its parent or children may still come. Pure.
 
+use super::super::usual_steps::UsualPlace;
 use candlescope_schema::{GpuSource, SpanRecord};
 
 /// An interval that may still get children.
@@ -25,6 +26,8 @@ pub(super) struct OpenInterval {
     pub(super) kernels_recorded: bool,
     /// The group of steps that its GPU time is sampled in.
     pub(super) group: u8,
+    /// The place of its step among the usual ones, if it is one.
+    pub(super) usual: Option<UsualPlace>,
     /// The generation in which it came: see `Relatives::let_go`.
     pub(super) generation: u32,
 }

@@ -3,7 +3,7 @@
 use super::super::path_totals::PathTotals;
 use candlescope_schema::{PathInfo, SpanRecord};
 
-/// One path.
+/// Sums over the intervals of one path.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) totals: PathTotals,

@@ -150,6 +150,7 @@ mod tests {
             gpu: None,
             kernels_recorded: false,
             group: 0,
+            usual: None,
             generation: 0,
         }
     }

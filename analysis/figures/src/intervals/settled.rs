@@ -84,6 +84,7 @@ mod tests {
             gpu: None,
             kernels_recorded: false,
             group: 0,
+            usual: None,
             generation: 0,
         }
     }

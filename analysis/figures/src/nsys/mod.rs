@@ -12,7 +12,7 @@ pub use sqlite_export::ProfileError;
 use std::path::PathBuf;
 
 /// The NVTX domain that holds our ranges.
-pub const DOMAIN: &str = "candlescope";
+pub const DOMAIN: &str = candlescope_schema::run::NVTX_DOMAIN;
 
 /// The part of a profile that is used here. Times are nanoseconds on the profile's own time line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 /// A profile could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum ProfileError {
     /// There is no such file.
     #[error("no profile at `{}`. Give the .sqlite file that `nsys export --type sqlite` wrote", .0.display())]
@@ -24,35 +25,19 @@ pub enum ProfileError {
     /// The file is something else.
     #[error("`{}` is not an SQLite export of Nsight Systems ({why}). Make one with `nsys export --type sqlite FILE.nsys-rep`", path.display())]
     NotAnExport {
-        /// The file.
         path: PathBuf,
         /// How that was recognised.
         why: String,
     },
     /// It cannot be opened, or is no regular file.
     #[error("cannot open the profile `{}`: {cause}. Give the .sqlite file that `nsys export --type sqlite` wrote", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    Open { path: PathBuf, cause: std::io::Error },
     /// A limit was met.
     #[error("`{}` {exceeded}. {}", path.display(), exceeded.remedy())]
-    Limit {
-        /// The file.
-        path: PathBuf,
-        /// The limit.
-        exceeded: ExceededLimit,
-    },
+    Limit { path: PathBuf, exceeded: ExceededLimit },
     /// A table cannot be read as expected.
     #[error("`{}` cannot be read: {cause}. Export it again from the .nsys-rep", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite said.
-        cause: rusqlite::Error,
-    },
+    Read { path: PathBuf, cause: rusqlite::Error },
 }
 
 impl Profile {

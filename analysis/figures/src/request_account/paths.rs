@@ -47,7 +47,7 @@ impl Times {
 }
 
 /// An interval that waits for those inside it.
-struct Open {
+struct PathInterval {
     chosen: u32,
     path: u32,
     own: Times,
@@ -67,7 +67,7 @@ pub(super) struct PathPass {
     /// By number of a step: its place in `roles`.
     chosen: IntMap<u64, u32>,
     roles: Vec<StepRole>,
-    open: IntMap<u64, Open>,
+    open: IntMap<u64, PathInterval>,
     /// Time of the intervals directly inside one, by its number.
     inside: IntMap<u64, Times>,
     names: Vec<String>,
@@ -131,14 +131,14 @@ impl PathPass {
                 }
             }
         }
-        self.open.insert(span.seq, Open { chosen, path, own });
+        self.open.insert(span.seq, PathInterval { chosen, path, own });
     }
 
     /// Self times by path, of each step.
     fn self_times(&mut self) -> BTreeMap<u32, IntMap<u32, Times>> {
         let mut paths: BTreeMap<u32, IntMap<u32, Times>> = BTreeMap::new();
         let zero = Times { ns: 0, states: Some([0; 3]) };
-        for (seq, Open { chosen, path, mut own }) in std::mem::take(&mut self.open) {
+        for (seq, PathInterval { chosen, path, mut own }) in std::mem::take(&mut self.open) {
             if let Some(inside) = self.inside.get(&seq) {
                 own.add(inside, -1);
             }

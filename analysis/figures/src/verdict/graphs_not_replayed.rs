@@ -1,11 +1,8 @@
 //! CUDA graphs were asked for, and no step is one.
 
-use crate::{Analysis, StepPoint, left_graph};
+use crate::{Analysis, FEWEST_LEFT, LEFT_FOR, StepPoint, left_graph};
 use candlescope_schema::Ran;
 use candlescope_schema::run::{Code, Finding};
-
-/// The first steps of a shape run call by call anyhow: of fewer steps nothing follows.
-const FEWEST: u64 = 10;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     // Without a device the default asks for what cannot be.
@@ -15,13 +12,12 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let points = || run.series.iter().flat_map(|series| &series.points);
     let count = |of: &dyn Fn(&StepPoint) -> bool| points().filter(|point| of(point)).count() as u64;
     let steps = count(&|point| left_graph(point.ran));
-    if steps < FEWEST || count(&|point| point.ran == Some(Ran::Replay)) > 0 {
+    if steps < FEWEST_LEFT as u64 || count(&|point| point.ran == Some(Ran::Replay)) > 0 {
         return Vec::new();
     }
     // A cause holds for all steps of a model, but for the first ones of a shape.
-    let causes = [Ran::CaptureFailed, Ran::Quantized, Ran::Stream, Ran::NoDevice, Ran::Model, Ran::WarmUp];
     let of = |cause: Ran| count(&|point| point.ran == Some(cause));
-    let Some(cause) = causes.into_iter().max_by_key(|cause| (of(*cause), *cause != Ran::WarmUp)) else {
+    let Some(cause) = LEFT_FOR.into_iter().max_by_key(|cause| (of(*cause), *cause != Ran::WarmUp)) else {
         return Vec::new();
     };
     let message = "CUDA graphs were asked for, and none of {steps} steps is one; {of_cause} of them ran call by call for \

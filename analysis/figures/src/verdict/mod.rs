@@ -26,6 +26,7 @@ macro_rules! rules {
 }
 
 rules![
+    machine_by_means,
     rows,
     steps_sampled,
     no_intervals,

@@ -8,10 +8,10 @@ use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::PathTotals;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
 use candlescope_figures::cache_reads::reads_cache;
-use candlescope_schema::run::{RayonThreads, RunManifest, env_key, model_key};
+use candlescope_figures::{Analysis, PathTotals};
+use candlescope_schema::run::{Code, RayonThreads, RunManifest, env_key, model_key};
 
 /// A call that costs less by itself is none to look for, in nanoseconds.
 const LEAST_NS: f64 = 10_000.0;
@@ -19,10 +19,14 @@ const LEAST_NS: f64 = 10_000.0;
 const OF_PRODUCTS: f64 = 0.5;
 /// From this share of a step on.
 const OF_STEP: f64 = 0.25;
+/// The same where the cause is known, and the line need not show that there is one: beside other programs a step takes
+/// several times as long, and the cost as much as ever.
+const OF_STEP_KNOWN: f64 = 0.05;
 /// Calls that a line rests on, at least.
 const FEWEST_CALLS: u64 = 64;
 
-/// Of the products of a step on a CPU; `None` if they have none that matters, or sizes do not differ.
+/// Of the products of a step on a CPU; `None` if they have none that matters, or neither their sizes differ nor did the
+/// program measure it.
 pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost> {
     if scene.on_gpu {
         return None;
@@ -38,16 +42,21 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
             Point { calls, flops: one.flops.unwrap_or(0.0) / calls, ns: one.median_ns / calls }
         })
         .collect();
-    let (each_ns, least_ns) = intercept(&points)?;
+    let is_known = is_known(&scene.analysis.manifest);
+    let shortest = points.iter().map(|point| point.ns).fold(f64::INFINITY, f64::min);
+    // Where the program measured what each costs, that is it: the line has what others took from products.
+    let measured = measured_ns(scene.analysis).filter(|_| is_known && !points.is_empty()).map(|ns| ns.min(shortest));
+    let (each_ns, least_ns) = measured.map(|each| (each, each)).or_else(|| intercept(&points))?;
     let calls: f64 = points.iter().map(|point| point.calls).sum();
     let own: f64 = points.iter().map(|point| point.calls * point.ns).sum();
     // Those without a span of their own cost as much.
-    let unseen = unseen_products(scene, step, each_ns).filter(|_| is_known(&scene.analysis.manifest));
+    let unseen = unseen_products(scene, step, each_ns).filter(|_| is_known);
     let all_calls = calls + unseen.map_or(0.0, |(calls, _)| calls);
     let enough = products.iter().map(|one| one.n).sum::<u64>() >= FEWEST_CALLS;
+    let of_step = if is_known { OF_STEP_KNOWN } else { OF_STEP };
     let matters = each_ns >= LEAST_NS
         && each_ns * calls >= OF_PRODUCTS * own
-        && each_ns * all_calls >= OF_STEP * step.usual_median_ns()?;
+        && each_ns * all_calls >= of_step * step.usual_median_ns()?;
     let paths = products.iter().map(|one| one.totals.rollup.clone()).collect();
     (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, unseen, paths })
 }
@@ -104,11 +113,18 @@ fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, each_ns: f64) -> Opt
         return None;
     }
     let calls = 2.0 * model_key::LAYERS.of(&scene.analysis.manifest.model)? as f64;
-    let root = scene.paths.get(step.name).filter(|root| root.total_ns > 0)?;
-    let outside: u64 = paths().filter(|path| path.rollup == step.name || !own(path)).map(|path| path.self_ns).sum();
-    let outside = outside as f64 / root.total_ns as f64 * step.usual_median_ns()?;
+    let usual = step.usual?;
+    let outside = paths().filter(|path| path.rollup == step.name || !own(path));
+    let outside: f64 = outside.filter_map(|path| path.usual.own(usual)).map(|(share, _)| share).sum();
+    let outside = outside * step.usual_median_ns()?;
     // Where there is no room for half of them, they are elsewhere.
     (outside >= 0.5 * calls * each_ns).then_some((calls, outside))
+}
+
+/// What the program measured that candle takes to find out on how many threads it computes, in nanoseconds.
+fn measured_ns(analysis: &Analysis) -> Option<f64> {
+    let told = analysis.verdict.findings.iter().find(|finding| finding.code == Code::RayonThreadsUnset)?;
+    told.figure("each").filter(|ns| *ns > 0.0)
 }
 
 /// Whether the cause is known: the variable is not set, and this version of candle counts the cores then.

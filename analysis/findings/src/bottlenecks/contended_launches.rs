@@ -58,10 +58,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let samples = parts.map_or(0, |parts| parts.samples);
     let seen = |ns: f64| (ns > 0.0).then_some(ns);
     let draft = Draft::new(AdviceCode::ContendedLaunches, step)
-        .measured("threads", "count", contention.threads as f64, contention.looked_at)
-        .measured("call_ns", "ns", beside.mean_ns, beside.n)
+        // The query has the rows that these are made of: which calls overlap is told by looking at all of them.
+        .derived("threads", "count", contention.threads as f64, contention.looked_at)
+        .derived("call_ns", "ns", beside.mean_ns, beside.n)
         .derived("alone_ns", "ns", alone.mean_ns, alone.n)
-        .measured("beside_share", "ratio", contention.beside_share, contention.looked_at)
+        .derived("beside_share", "ratio", contention.beside_share, contention.looked_at)
         .derived("calls", "count", calls, work.steps)
         .derived_if("locks_ns", "ns", seen(locks_ns), samples)
         .derived_if("off_cpu_ns", "ns", seen(off_cpu_ns), samples)

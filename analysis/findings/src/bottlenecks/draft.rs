@@ -51,6 +51,8 @@ impl RuleResults {
 pub(super) struct Draft<'a> {
     step: &'a StepScene<'a>,
     advice: Advice,
+    /// Whether it is held against peaks that were measured beside others.
+    low_peaks: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -68,7 +70,7 @@ impl<'a> Draft<'a> {
             disturbed: false,
             record: None,
         };
-        Self { step, advice }
+        Self { step, advice, low_peaks: false }
     }
 
     pub(super) fn at(mut self, place: impl FnOnce(AdvicePlace) -> AdvicePlace) -> Self {
@@ -124,6 +126,7 @@ impl<'a> Draft<'a> {
     pub(super) fn bandwidth(mut self, scene: &Scene<'_>) -> Self {
         if let Some(peak) = scene.roof.bandwidth() {
             let is_measured = peak.origin() == Origin::Measured;
+            self.low_peaks |= scene.roof.is_disturbed();
             self.advice.evidence.push(AdviceFigure::peak("bandwidth", "B/s", peak.value, is_measured));
         }
         self
@@ -152,8 +155,14 @@ impl<'a> Draft<'a> {
         Candidate { advice: self.advice, reliefs, replay: None }
     }
 
-    /// What rests on a few steps may be an accident of these.
+    /// What rests on a few steps may be an accident of these, and what is held against too low a peak is further off.
     fn doubt(&mut self) {
+        if self.low_peaks && self.advice.confidence.level > ConfidenceLevel::Low {
+            self.advice.confidence = Confidence {
+                level: ConfidenceLevel::Low,
+                reason: "held against peaks that were measured while others were at work: the device may reach more",
+            };
+        }
         if self.advice.coverage.steps < FEW_STEPS {
             self.advice.confidence =
                 Confidence { level: ConfidenceLevel::Low, reason: "so few steps do not show how much they differ" };

@@ -1,24 +1,36 @@
 //! What functions that compute nothing are called for: a small table of known causes, and the time of each in a step.
 
 use candlescope_figures::ThreadTimes;
-use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime};
+use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime, counting_error};
 use candlescope_figures::stats::total;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A cause that the names of functions tell.
+/// A cause that the names of functions tell, without the arguments of generics: a list that memory is taken for may
+/// stand in the name of any function.
 pub(super) struct HostCause {
     /// Its name in JSON.
     pub(super) name: &'static str,
     /// Parts of the names of functions below which time is its.
     below: &'static [&'static str],
-    /// Names of innermost functions whose time is its, whoever calls them.
+    /// Names of functions below which time is its, whoever calls them.
     within: &'static [&'static str],
+    /// Part of the names of functions whose own time is none of its, and parts of the names of those that they call for
+    /// it.
+    called_by: Option<(&'static str, &'static [&'static str])>,
+    /// Parts of the names of functions below which time is its on threads of pools.
+    on_pools: &'static [&'static str],
 }
+
+/// One that nothing tells.
+const UNTOLD: HostCause = HostCause { name: "", below: &[], within: &[], called_by: None, on_pools: &[] };
 
 /// candle asks for the number of cores at each product.
 pub(super) const THREAD_COUNT: &str = "thread_count";
 /// Threads of a pool are woken, waited for, and look for work.
 pub(super) const POOL_SYNC: &str = "pool_sync";
+/// Crates that a pool's synchronisation consists of, beside those of crossbeam.
+const POOL_SYNC_USES: [&str; 4] = ["rayon_core", "core", "std", "alloc"];
 /// Tensors are copied: to be joined, or to lie in order.
 pub(super) const COPIES: &str = "copies";
 
@@ -50,13 +62,23 @@ pub(super) fn leaves_recording(crate_name: Option<&str>) -> bool {
     crate_name.is_some_and(|name| !RECORDING_USES.contains(&name))
 }
 
+/// Whether below a pool's synchronisation a function is none of it, but what the pool is there for: a job of rayon's,
+/// which a thread that waits also takes on, or a function of a crate that has no part in a pool, such as the closure
+/// that candle's pool calls on each thread.
+fn leaves_pool_sync(crate_name: Option<&str>, path: &str) -> bool {
+    let is_pools = |name: &str| {
+        POOL_SYNC_USES.contains(&name) || name.starts_with("crossbeam") || path.contains("candle_core::utils::Barrier")
+    };
+    path.contains("rayon_core::job::") || crate_name.is_some_and(|name| !is_pools(name))
+}
+
 /// All causes; of several that fit, the first.
 pub(super) const CAUSES: &[HostCause] = &[
-    HostCause { name: THREAD_COUNT, below: &["num_cpus::", "default_num_threads"], within: &[] },
+    HostCause { name: THREAD_COUNT, below: &["num_cpus::", "default_num_threads"], ..UNTOLD },
     HostCause {
         name: RECORDING,
         below: &["candlescope_core::", "tracing_subscriber::", "tracing_core::", "tracing::span"],
-        within: &[],
+        ..UNTOLD
     },
     HostCause {
         name: POOL_SYNC,
@@ -68,13 +90,18 @@ pub(super) const CAUSES: &[HostCause] = &[
             "rayon_core::registry::Registry::inject",
             "crossbeam_deque::",
             "crossbeam_epoch::",
-            "BarrierPool",
+            // candle's pool of quantised products, whose caller waits for the other threads here.
+            "utils::BarrierGuard",
         ],
         within: &["sched_yield", "__sched_yield"],
+        // The caller computes its share in here, in a function of its own or, without one, in this one's own time.
+        called_by: Some(("utils::BarrierPool::execute", &["futex", "unpark", "Mutex"])),
+        // candle's threads wait for work in a loop of their own, which is mostly part of the function that begins them.
+        on_pools: &["utils::BarrierPool::new", "__rust_begin_short_backtrace", "futex"],
     },
-    HostCause { name: "environment", below: &["std::env::"], within: &["getenv"] },
-    HostCause { name: "formatting", below: &["core::fmt::", "alloc::fmt::"], within: &[] },
-    HostCause { name: "hashing", below: &["core::hash::", "SipHasher"], within: &[] },
+    HostCause { name: "environment", below: &["std::env::"], within: &["getenv"], ..UNTOLD },
+    HostCause { name: "formatting", below: &["core::fmt::", "alloc::fmt::"], ..UNTOLD },
+    HostCause { name: "hashing", below: &["core::hash::", "SipHasher"], ..UNTOLD },
     HostCause {
         name: "allocation",
         below: &["alloc::alloc::", "RawVec", "__rust_alloc", "__rust_dealloc", "__rdl_alloc"],
@@ -89,15 +116,32 @@ pub(super) const CAUSES: &[HostCause] = &[
             "malloc_consolidate",
             "unlink_chunk",
         ],
+        ..UNTOLD
     },
     HostCause {
         name: COPIES,
         // `Tensor::cat` is in an `impl` of another module:
         // `candle_core::tensor_cat::<impl candle_core::tensor::Tensor>::cat`.
         below: &["Tensor::contiguous", "tensor_cat::", "copy_strided_src", "::copy2d", "Tensor::force_contiguous"],
-        within: &[],
+        ..UNTOLD
     },
 ];
+
+impl HostCause {
+    /// Whether a function of this path, called by `caller`, begins it.
+    fn begins(&self, path: &str, caller: Option<&str>, on_pool: bool) -> bool {
+        let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
+        let is_called = |(by, parts): (&str, &[&str])| caller.is_some_and(|caller| caller.contains(by)) && has(parts);
+        has(self.below)
+            || self.within.contains(&path)
+            || self.called_by.is_some_and(is_called)
+            || (on_pool && has(self.on_pools))
+    }
+}
+
+/// What rests on fewer samples is not told: two standard errors of n samples are 2/√n of the time that they stand for,
+/// from here on a third of it at most.
+pub(super) const FEWEST_COUNTS: f64 = 36.0;
 
 /// The time of a cause in the steps of a kind.
 #[derive(Debug, Default, Clone)]
@@ -108,6 +152,8 @@ pub(super) struct CauseTime {
     pub(super) blocked_ns: f64,
     /// Samples of the time on the CPU.
     pub(super) samples: u64,
+    /// Waits that were recorded.
+    pub(super) waits: u64,
     /// By rollup path.
     pub(super) places: BTreeMap<String, f64>,
     /// By innermost function.
@@ -117,6 +163,23 @@ pub(super) struct CauseTime {
 impl CauseTime {
     pub(super) fn ns(&self) -> f64 {
         self.own_ns + self.blocked_ns
+    }
+
+    /// In how many samples, each standing for as much, it would be known as well. A wait counts as one: it is measured,
+    /// but is one of those that this run happened to have.
+    pub(super) fn counts(&self) -> f64 {
+        let variance = |ns: f64, n: u64| if ns > 0.0 { ns * ns / n.max(1) as f64 } else { 0.0 };
+        let all = variance(self.own_ns, self.samples) + variance(self.blocked_ns, self.waits);
+        if all > 0.0 { self.ns() * self.ns() / all } else { 0.0 }
+    }
+
+    /// Standard error of counting it, in nanoseconds, of `elapsed_ns` that passed.
+    pub(super) fn error_ns(&self, elapsed_ns: f64) -> f64 {
+        if self.ns() <= 0.0 || elapsed_ns <= 0.0 {
+            return 0.0;
+        }
+        let share = self.ns() / elapsed_ns;
+        counting_error(share, self.counts() / share) * elapsed_ns
     }
 
     /// The path with most of it.
@@ -153,7 +216,7 @@ pub(super) struct HostOfStep {
     /// What the threads that entered the intervals computed on the CPU, no known cause's, by path.
     pub(super) alone: BTreeMap<String, CauseTime>,
     /// What threads of pools computed, by the path that they computed for.
-    pub(super) computed: BTreeMap<String, f64>,
+    pub(super) computed: BTreeMap<String, CauseTime>,
 }
 
 impl HostOfStep {
@@ -189,35 +252,41 @@ impl HostOfStep {
         // Of some waits the stack is known; the others are taken to be like them.
         let blocked_ns = place.all.blocked_ns as f64 * waits_scale;
         let scale = if known > 0 { blocked_ns / known as f64 } else { 0.0 };
+        let mut idle = 0;
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
-            let (own, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64 * scale);
             if node.pool {
-                if *cause != Some(POOL_SYNC) {
-                    *self.computed.entry(rollup.to_string()).or_default() += node.own.pool_ns as f64;
+                let computed = Counted::of(node.own.pool_ns as f64, node.own.samples);
+                match *cause == Some(POOL_SYNC) {
+                    true => idle += node.own.pool_ns,
+                    false => self.computed.entry(rollup.to_string()).or_default().add(rollup, None, computed),
                 }
                 continue;
             }
             let name = &node.name;
+            let own = Counted::of(node.own.own_ns as f64, node.own.samples);
+            let blocked = Counted::blocked(node.own.blocked_ns as f64 * scale, node.own.waits);
             match cause {
                 Some(cause) => {
-                    self.causes.entry(cause).or_default().add(rollup, Some(name), own, blocked, node.own.samples);
+                    let of_cause = self.causes.entry(cause).or_default();
+                    of_cause.add(rollup, Some(name), own);
+                    of_cause.add(rollup, Some(name), blocked);
                 }
                 None => {
-                    self.waits.add(rollup, Some(name), 0.0, blocked, 0);
+                    self.waits.add(rollup, Some(name), blocked);
                     let alone = self.alone.entry(rollup.to_string()).or_default();
-                    alone.add(rollup, Some(place.calls.body_of(node)), own, 0.0, node.own.samples);
+                    alone.add(rollup, Some(place.calls.body_of(node)), own);
                 }
             }
-            let kernel = node.own.kernel_ns as f64;
-            if kernel > 0.0 && is_for_memory(name, self.sees_faults) {
-                self.memory.add(rollup, Some(name), kernel, 0.0, node.own.samples);
+            if is_for_memory(name, self.sees_faults) {
+                self.memory.add(rollup, Some(name), Counted::of(node.own.kernel_ns as f64, node.own.samples));
             }
         }
         if known == 0 && place.all.blocked_ns > 0 {
             // No stack of a wait is known. Where threads of a pool compute for the path, it waits for them.
-            match place.all.pool_ns > 0 {
-                true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, 0.0, blocked_ns, 0),
-                false => self.waits.add(rollup, None, 0.0, blocked_ns, 0),
+            let blocked = Counted::blocked(blocked_ns, place.all.waits);
+            match place.all.pool_ns > idle {
+                true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, blocked),
+                false => self.waits.add(rollup, None, blocked),
             }
         }
     }
@@ -233,33 +302,58 @@ fn waits_scale(sampled: f64, threads: &ThreadTimes, total_ns: f64) -> f64 {
     (share * total_ns / sampled).clamp(1.0, 1.5 / recorded)
 }
 
+/// Time of one kind, nanoseconds, and in how many samples or waits it was seen.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    own_ns: f64,
+    samples: u64,
+    blocked_ns: f64,
+    waits: u64,
+}
+
+impl Counted {
+    /// On the CPU.
+    fn of(own_ns: f64, samples: u64) -> Self {
+        Self { own_ns, samples, ..Self::default() }
+    }
+
+    /// Waiting.
+    fn blocked(blocked_ns: f64, waits: u64) -> Self {
+        Self { blocked_ns, waits, ..Self::default() }
+    }
+}
+
 impl CauseTime {
-    fn add(&mut self, rollup: &str, function: Option<&FrameName>, own: f64, blocked: f64, samples: u64) {
-        if own + blocked <= 0.0 {
+    fn add(&mut self, rollup: &str, function: Option<&FrameName>, time: Counted) {
+        let ns = time.own_ns + time.blocked_ns;
+        if ns <= 0.0 {
             return;
         }
-        self.own_ns += own;
-        self.blocked_ns += blocked;
-        self.samples += samples;
-        *self.places.entry(rollup.to_string()).or_default() += own + blocked;
+        self.own_ns += time.own_ns;
+        self.blocked_ns += time.blocked_ns;
+        self.samples += time.samples;
+        self.waits += time.waits;
+        *self.places.entry(rollup.to_string()).or_default() += ns;
         if let Some(function) = function {
-            *self.functions.entry(function.clone()).or_default() += own + blocked;
+            *self.functions.entry(function.clone()).or_default() += ns;
         }
     }
 }
 
 /// The cause of each node: its own, or that of its callers.
 fn causes(calls: &CallTree) -> Vec<Option<&'static str>> {
+    let paths: Vec<Cow<'_, str>> = calls.nodes.iter().map(|node| node.name.path()).collect();
     let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
-    for node in &calls.nodes {
-        let is_closure = |cause: &&str| *cause == RECORDING && leaves_recording(node.name.crate_name.as_deref());
-        let above = node.parent.and_then(|parent| of[parent]).filter(|cause| !is_closure(cause));
-        let name = &*node.name.function;
-        let own = || {
-            let fits =
-                |cause: &&HostCause| cause.below.iter().any(|part| name.contains(part)) || cause.within.contains(&name);
-            CAUSES.iter().find(fits).map(|cause| cause.name)
+    for (node, path) in calls.nodes.iter().zip(&paths) {
+        let crate_name = node.name.crate_name.as_deref();
+        let leaves = |cause: &&'static str| match *cause {
+            RECORDING => leaves_recording(crate_name),
+            POOL_SYNC => leaves_pool_sync(crate_name, path),
+            _ => false,
         };
+        let above = node.parent.and_then(|parent| of[parent]).filter(|cause| !leaves(cause));
+        let caller = node.parent.map(|parent| &*paths[parent]);
+        let own = || CAUSES.iter().find(|cause| cause.begins(path, caller, node.pool)).map(|cause| cause.name);
         of.push(above.or_else(own));
     }
     of
@@ -303,6 +397,7 @@ fn is_for_memory(name: &FrameName, sees_faults: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_figures::host_time::{CallNode, Weights};
 
     #[test]
     fn what_candle_joins_tensors_with_is_copying() {
@@ -315,9 +410,97 @@ mod tests {
             "candle_core::layout::Layout::is_contiguous",
             "gemm_f32::gemm::f32::fma::gemm_basic",
         ];
-        let cause = |name: &str| CAUSES.iter().find(|cause| cause.below.iter().any(|part| name.contains(part)));
-        let found: Vec<_> = names.iter().map(|name| cause(name).map(|cause| cause.name)).collect();
+        let found: Vec<_> = names.iter().map(|name| causes_of(&[(*name, None)], false)[0]).collect();
         assert_eq!(found, [Some(COPIES), Some(COPIES), Some(COPIES), Some(COPIES), None, None]);
+    }
+
+    /// The cause of each function of a stack, outermost first, each with its crate.
+    fn causes_of(stack: &[(&str, Option<&str>)], pool: bool) -> Vec<Option<&'static str>> {
+        let node = |(nth, (function, crate_name)): (usize, &(&str, Option<&str>))| CallNode {
+            name: FrameName { function: (*function).into(), crate_name: crate_name.map(Into::into) },
+            parent: nth.checked_sub(1),
+            pool,
+            own: Weights { own_ns: 1, samples: 1, ..Weights::default() },
+        };
+        causes(&CallTree { nodes: stack.iter().enumerate().map(node).collect() })
+    }
+
+    const CANDLE: Option<&str> = Some("candle_core");
+    const STD: Option<&str> = Some("std");
+    const RAYON: Option<&str> = Some("rayon_core");
+    const CORE: Option<&str> = Some("core");
+    const SYNC: Option<&str> = Some(POOL_SYNC);
+    const NONE: Option<&str> = None;
+    const EXECUTE: &str = "candle_core::utils::BarrierPool::execute_chunked";
+    const GUARD: &str = "<candle_core::utils::BarrierGuard as core::ops::drop::Drop>::drop";
+
+    #[test]
+    fn what_a_pool_was_given_to_compute_is_none_of_its_synchronisation() {
+        // Products of Q4_1 by candle 0.11, as stacks of runs have them: the caller's own share, and its waiting.
+        let matmul = ("candle_core::quantized::k_quants::matmul", CANDLE);
+        let closure = ("candle_core::quantized::k_quants::matmul::{{closure}}::{{closure}}", CANDLE);
+        let dot = ("candle_core::quantized::k_quants::GgmlType::vec_dot_2", CANDLE);
+        let execute = (EXECUTE, CANDLE);
+        let zip = ("<core::iter::adapters::zip::Zip<A,B> as core::iter::adapters::zip::ZipImpl<A,B>>::new", CORE);
+        assert_eq!(causes_of(&[matmul, execute, closure, dot, zip], false), [NONE; 5]);
+        assert_eq!(causes_of(&[matmul, execute, (GUARD, CANDLE)], false), [None, None, SYNC]);
+        let wake = ("std::sys::pal::unix::futex::futex_wake", STD);
+        assert_eq!(causes_of(&[execute, wake, ("syscall", None)], false), [None, SYNC, SYNC]);
+        assert_eq!(causes_of(&[wake, ("syscall", None)], false), [NONE; 2], "not for the pool");
+        // A thread that waits for its half takes on another job meanwhile, in which it may wait again.
+        let wait = ("rayon_core::registry::WorkerThread::wait_until_cold", RAYON);
+        let job = ("<rayon_core::job::StackJob<L,F,R> as rayon_core::job::Job>::execute", RAYON);
+        let rows = ("rayon::iter::plumbing::bridge_producer_consumer::helper", Some("rayon"));
+        let own = ("<candle_nn::ops::SoftmaxLastDim as candle_core::custom_op::CustomOp1>::cpu_fwd", Some("candle_nn"));
+        assert_eq!(causes_of(&[wait, ("sched_yield", None)], false), [SYNC; 2]);
+        assert_eq!(causes_of(&[wait, job, rows, own], false), [SYNC, None, None, None]);
+        assert_eq!(causes_of(&[wait, job, rows, wait], false), [SYNC, None, None, SYNC]);
+    }
+
+    #[test]
+    fn a_pool_s_thread_that_looks_for_work_computes_nothing() {
+        // Its loop is mostly part of the function that begins it; a job is called there.
+        let begin = ("std::sys::backtrace::__rust_begin_short_backtrace", STD);
+        let call = ("candle_core::utils::call_trampoline", CANDLE);
+        assert_eq!(causes_of(&[begin], true), [SYNC]);
+        assert_eq!(causes_of(&[begin, call], true), [SYNC, None]);
+        let loops = ("candle_core::utils::BarrierPool::new::{{closure}}", CANDLE);
+        assert_eq!(causes_of(&[loops, call], true), [SYNC, None]);
+        // In a thread of the program that function is the program's.
+        assert_eq!(causes_of(&[begin], false), [NONE]);
+    }
+
+    #[test]
+    fn what_a_function_is_used_with_brings_about_nothing() {
+        // As runs of `profile` have them: around everything, and around the wait of a softmax.
+        let names = [
+            "catch_unwind<core::result::Result<alloc::vec::Vec<candlescope_cli::work::Output, alloc::alloc::Global>>>",
+            "<std::collections::hash::map::HashMap<K, V, core::hash::BuildHasherDefault<S>> as core::ops::Drop>::drop",
+        ];
+        names.iter().for_each(|name| assert_eq!(causes_of(&[(*name, STD)], false), [NONE], "{name}"));
+        let taken = "<alloc::alloc::Global as core::alloc::Allocator>::allocate";
+        assert_eq!(causes_of(&[(names[0], STD), (taken, Some("alloc"))], false), [None, Some("allocation")]);
+        let waits = [(names[0], STD), ("rayon_core::sleep::Sleep::sleep", RAYON), ("syscall", None)];
+        assert_eq!(causes_of(&waits, false), [None, SYNC, SYNC]);
+    }
+
+    #[test]
+    fn time_is_known_as_well_as_it_was_counted() {
+        let time = |own_ns, samples, blocked_ns, waits| CauseTime {
+            own_ns,
+            samples,
+            blocked_ns,
+            waits,
+            ..CauseTime::default()
+        };
+        assert_eq!(time(80.0, 36, 0.0, 0).counts(), 36.0);
+        assert_eq!(time(0.0, 0, 80.0, 2).counts(), 2.0);
+        // Two halves, one of which rests on four.
+        assert!((time(40.0, 400, 40.0, 4).counts() - 15.84).abs() < 0.01);
+        assert_eq!(CauseTime::default().counts(), 0.0);
+        // A tenth in 36 of 360 samples: two standard errors are a third of it, a little less as it is no small part.
+        assert!((time(100.0, 36, 0.0, 0).error_ns(1_000.0) - 15.81).abs() < 0.01);
+        assert_eq!(CauseTime::default().error_ns(1_000.0), 0.0);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Functions that compute nothing and take a large part of a step on the host.
 
 use super::draft::{Draft, RuleResults};
-use super::host_causes::{CauseTime, HostOfStep, POOL_SYNC, THREAD_COUNT};
+use super::host_causes::{CauseTime, FEWEST_COUNTS, HostOfStep, POOL_SYNC, RECORDING, THREAD_COUNT};
 use super::query::functions;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_schema::run::RayonThreads;
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
+use candlescope_schema::run::{RayonThreads, env_key};
 
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
@@ -16,13 +16,21 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let Some(host) = &step.host else {
         return out.abstain(code, step, Missing::Stacks);
     };
-    let threads = RayonThreads::of(&scene.analysis.manifest);
-    for (cause, time) in &host.causes {
-        let share = time.ns() / host.elapsed_ns;
-        let gained = gained(cause, time, host) / host.elapsed_ns;
-        let error = error(time, host);
+    let manifest = &scene.analysis.manifest;
+    let threads = RayonThreads::of(manifest);
+    let caller_computes = env_key::CALLER_COMPUTES.of(&manifest.environment).filter(|computes| *computes);
+    // What recording takes is none of the unobserved step: it is told as the run's own cost.
+    for (cause, time) in host.causes.iter().filter(|(cause, _)| **cause != RECORDING) {
+        let gained = Gained::of(cause, time, host);
+        if gained.ns < LEAST * host.elapsed_ns {
+            continue;
+        }
+        if time.counts() < FEWEST_COUNTS {
+            out.abstain(code, step, Missing::MoreStackSamples);
+            continue;
+        }
         // What is within the error of counting samples is not told.
-        if gained < LEAST || share < 2.0 * error {
+        if gained.ns < gained.error_ns {
             continue;
         }
         let (level, reason) = match *cause {
@@ -38,46 +46,62 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
             ),
             _ => (ConfidenceLevel::Low, "sampled; something needs a part of what the functions do"),
         };
+        let counted = time.samples + time.waits;
+        let share = |ns: f64| ns / host.elapsed_ns;
         let draft = Draft::new(code, step)
             .at(|at| {
                 let at = time.place().map_or(at.clone(), |place| at.path(place)).because(cause);
                 time.function().map_or(at.clone(), |function| at.function(&function.function))
             })
             .steps(step.row.steps)
-            .derived("share", "ratio", share, time.samples)
-            .derived("share_error", "ratio", error, time.samples)
+            .derived("share", "ratio", share(time.ns()), counted)
+            .derived("share_error", "ratio", share(time.error_ns(host.elapsed_ns)), counted)
             .derived("cpu_ns", "ns", time.own_ns / step.row.steps.max(1) as f64, time.samples)
-            .derived("blocked_ns", "ns", time.blocked_ns / step.row.steps.max(1) as f64, step.row.steps)
-            .derived("gained", "ratio", gained, time.samples)
+            .derived("blocked_ns", "ns", time.blocked_ns / step.row.steps.max(1) as f64, time.waits)
+            .derived("gained", "ratio", share(gained.ns), counted)
             .derived_if("rayon_num_threads", "count", threads.told(), 1)
+            .derived_if("caller_computes", "count", caller_computes.filter(|_| *cause == POOL_SYNC).map(f64::from), 1)
             .query(functions(step, time.functions.keys().map(|name| &*name.function)))
             .sure(level, reason);
         // Each path has its part of it, so that what another finding gains there is not counted twice.
-        let of_step = gained * step.lines.t / time.ns();
-        let places: Vec<(String, f64)> = time.places.iter().map(|(place, ns)| (place.clone(), ns * of_step)).collect();
-        out.found
-            .push(draft.reliefs(|rate| {
-                places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * rate)).collect()
-            }));
+        let relief = |rate: f64| -> Vec<Relief> {
+            let of_step = rate * share(gained.at(rate)) * step.lines.t / time.ns();
+            time.places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * of_step)).collect()
+        };
+        out.found.push(draft.reliefs(relief));
     }
 }
 
-/// What would not be there without the cause, nanoseconds.
-fn gained(cause: &str, time: &CauseTime, host: &HostOfStep) -> f64 {
-    if cause != POOL_SYNC {
-        return time.ns();
-    }
-    // Without the pool, the thread itself computes what the pool's threads did for these paths.
-    let computed: f64 = time.places.keys().filter_map(|place| host.computed.get(place)).sum();
-    (time.ns() - computed).max(0.0)
+/// What would not be there without the cause, in nanoseconds of all steps.
+struct Gained {
+    ns: f64,
+    /// Two standard errors of counting samples, between which it lies in 95 of 100 runs.
+    error_ns: f64,
+    /// The most that the cause itself may take.
+    most_ns: f64,
 }
 
-/// Standard error of its share, of the samples on the CPU.
-fn error(time: &CauseTime, host: &HostOfStep) -> f64 {
-    let p = (time.own_ns / host.elapsed_ns).clamp(0.0, 1.0);
-    if time.samples == 0 || p <= 0.0 {
-        return 0.0;
+impl Gained {
+    fn of(cause: &str, time: &CauseTime, host: &HostOfStep) -> Self {
+        let error_ns = 2.0 * time.error_ns(host.elapsed_ns);
+        let most_ns = time.ns() + error_ns;
+        if cause != POOL_SYNC {
+            return Self { ns: time.ns(), error_ns, most_ns };
+        }
+        // Without the pool, the thread itself computes what the pool's threads did for these paths.
+        let computed = time.places.keys().filter_map(|place| host.computed.get(place));
+        let (ns, error_ns) = computed.fold((time.ns(), error_ns), |(ns, error_ns), computed| {
+            (ns - computed.ns(), error_ns.hypot(2.0 * computed.error_ns(host.elapsed_ns)))
+        });
+        Self { ns: ns.max(0.0), error_ns, most_ns }
     }
-    let all = time.samples as f64 / p;
-    (p * (1.0 - p) / all).sqrt()
+
+    /// At a part of the attainable rate: the lowest of the lower end of what was counted, the highest of the upper one.
+    fn at(&self, rate: f64) -> f64 {
+        match rate {
+            rate if rate <= RATES[0] => (self.ns - self.error_ns).max(0.0),
+            rate if rate < RATES[2] => self.ns,
+            _ => (self.ns + self.error_ns).min(self.most_ns),
+        }
+    }
 }

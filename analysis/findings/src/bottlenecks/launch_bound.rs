@@ -5,9 +5,10 @@ use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::account::Line;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::advice::{AdviceCode, AdviceFigure, Confidence, ConfidenceLevel, Missing, RATES};
 use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_predict::simulation::Change;
+use candlescope_work::estimate::Estimate;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let code = AdviceCode::LaunchBound;
@@ -59,7 +60,24 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .sure(level, reason);
     let mut found = draft.replayed(Relief::Graph, |_| Some(vec![Change::Graph]));
     // A graph also shortens the way between kernels that were queued in time: no part of what waits for the host.
-    found.advice.gain = found.advice.gain.at_most(late_at_most);
+    let gain = found.advice.gain.at_most(late_at_most);
+    found.advice.gain = match step.replays.filter(|_| found.replay.is_some()) {
+        Some(group) => {
+            let n = group.models().len();
+            found.advice.evidence.push(AdviceFigure::derived("replayed_steps", "count", n as f64, n as u64));
+            gain
+        }
+        // How much of the waiting a graph closes is not replayed: the parts of it that others are given for.
+        None => {
+            let sure = &mut found.advice.confidence;
+            if sure.level == ConfidenceLevel::High {
+                let reason = "kernels were measured; how much of the waiting a graph closes could not be simulated";
+                *sure = Confidence { level: ConfidenceLevel::Medium, reason };
+            }
+            let [low, mid, high] = RATES.map(|rate| rate * late_at_most);
+            Estimate { low: gain.low.min(low), mid: gain.mid.min(mid), high: gain.high.min(high) }
+        }
+    };
     out.found.push(found);
 }
 
@@ -92,10 +110,11 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
     let kernels = scene.analysis.manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref());
     let bound_ns = kernels.and_then(|kernels| kernels.clock_bound_ns).unwrap_or(0);
     let steps = steps_of(step);
-    // Work that runs beside other work takes the time by which it outlasts that.
+    // Work that runs beside other work of its step takes the time by which it outlasts that; what the steps of other
+    // threads run meanwhile is theirs.
     let columns = [
         ("kernels", "sum(CASE WHEN kind = 'kernel' THEN 1 ELSE 0 END)"),
-        ("device_ns", "sum(greatest(0, gpu_end_ns - greatest(gpu_start_ns, coalesce(idle_from_ns, gpu_start_ns))))"),
+        ("device_ns", "sum(greatest(0, gpu_end_ns - greatest(gpu_start_ns, coalesce(own_until_ns, gpu_start_ns))))"),
         ("late_gaps", "count(gap_ns)"),
         ("late_ns", "coalesce(sum(gap_ns), 0)"),
     ];
@@ -106,6 +125,8 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
          placed AS (SELECT *, gpu_start_ns + gpu_dur_ns AS gpu_end_ns, \
          max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, \
          correlation ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns, \
+         max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device, step ORDER BY gpu_start_ns, \
+         correlation ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS own_until_ns, \
          lag((kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns)) \
          OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels), \
          late AS (SELECT k.*, CASE WHEN CASE \

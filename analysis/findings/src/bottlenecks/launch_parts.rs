@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const WAITING: &str = "waiting";
 /// Functions below which a thread waits for the device.
 const WAITS: [&str; 5] = ["memcpy_dtoh", "synchronize", "Synchronize", "stream_wait", "event_query"];
-/// The driver.
+/// Work of the driver itself, not waiting.
 const DRIVER: &str = "driver";
 /// Allocation on the host.
 const ALLOCATION: &str = "allocation";
@@ -19,7 +19,7 @@ const CUBLAS: &str = "cublas";
 const CUDARC: &str = "cudarc";
 /// candle.
 const CANDLE: &str = "candle";
-/// The model.
+/// The program's own code: the model above candle.
 const MODEL: &str = "model";
 /// Crates that record.
 const RECORDS: [&str; 4] = ["candlescope_core", "candlescope_collectors", "candlescope_exporters", "tracing"];

@@ -6,16 +6,12 @@ use super::scene::{Scene, StepScene};
 use super::spread::quartiles;
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, LeftShape, Missing};
-use candlescope_figures::{StepPoint, left_graph};
+use candlescope_figures::{FEWEST_LEFT, LEFT_FOR, StepPoint, left_graph};
 use candlescope_predict::simulation::Change;
 use candlescope_schema::Ran;
 
-/// From fewer replays what one takes is not known well. Where there is none, from fewer steps nothing is: the first ones of
-/// a shape run call by call anyhow.
-const FEWEST: usize = 10;
-
-/// Why steps ran call by call; their number is a figure of that name.
-const CAUSES: [Ran; 6] = [Ran::CaptureFailed, Ran::WarmUp, Ran::Quantized, Ran::Stream, Ran::NoDevice, Ran::Model];
+/// From fewer replays what one takes is not known well.
+const FEWEST: u64 = 10;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResults) {
     let Some(series) = step.series else { return };
@@ -37,7 +33,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let excess: f64 = eager.iter().map(|point| ns(point) - median).sum();
     let whole: f64 = alike().map(ns).sum();
     let share = (excess / whole).max(0.0);
-    let (level, reason) = if of_replays < FEWEST as u64 {
+    let (level, reason) = if of_replays < FEWEST {
         (ConfidenceLevel::Low, "what a replay takes rests on fewer than ten")
     } else {
         (
@@ -57,7 +53,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
 
 /// Graphs were asked for, and no step is one.
 fn none_replayed(scene: &Scene<'_>, step: &StepScene<'_>, eager: &[&StepPoint], recorded: bool, out: &mut RuleResults) {
-    if !scene.on_gpu || eager.len() < FEWEST {
+    if !scene.on_gpu || eager.len() < FEWEST_LEFT {
         return;
     }
     // What a graph would take follows from kernels alone. That there is none, the verdict says.
@@ -82,7 +78,8 @@ fn causes<'s>(scene: &Scene<'_>, step: &'s StepScene<'_>, eager: &[&StepPoint], 
         .measured("eager_steps", "count", n as f64, n)
         .measured_if("eager_tokens", "count", (tokens > 0).then_some(tokens as f64), n)
         .measured("eager_mean_ns", "ns", mean, n);
-    for cause in CAUSES {
+    // The number of steps with a cause is a figure of that name.
+    for cause in LEFT_FOR {
         let steps = eager.iter().filter(|point| point.ran == Some(cause)).count() as f64;
         draft = draft.measured_if(cause.as_str(), "count", (steps > 0.0).then_some(steps), n);
     }
@@ -118,7 +115,7 @@ fn shapes(scene: &Scene<'_>, eager: &[&StepPoint], replay_ns: Option<f64>) -> Ve
 }
 
 fn sql(step: &StepScene<'_>, recorded: bool, has_replays: bool) -> String {
-    let causes = CAUSES.map(Ran::as_str);
+    let causes = LEFT_FOR.map(Ran::as_str);
     let of_cause = causes.map(|cause| format!("sum(CASE WHEN ran = {} THEN 1 ELSE 0 END) AS {cause}", quoted(cause)));
     let unrecorded = " AND (run, step) NOT IN (SELECT run, step FROM kernels WHERE step IS NOT NULL)";
     let replays = "(SELECT median(host_dur_ns) FROM own WHERE ran = 'replay') AS replay_ns, ";

@@ -21,11 +21,11 @@ mod two_lines;
 
 use candlescope_figures::Analysis;
 use candlescope_figures::account::Account;
-use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
+use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, JointGain, LEAST_GAIN};
 use candlescope_predict::simulation::Simulation;
 use candlescope_schema::run::env_key;
 use draft::{Candidate, RuleResults, each_once, replayed_gain};
-use host_causes::HostOfStep;
+use host_causes::{HostOfStep, POOL_SYNC};
 use launch_parts::LaunchParts;
 use scene::{Scene, StepScene};
 use two_lines::Relief;
@@ -107,7 +107,8 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
 }
 
 /// Whether other programs may have brought it about: findings that can come from them alone; what operations cost whatever
-/// their size, unless its cause is known; on a CPU operations that take twice as long in most steps as in the quickest.
+/// their size, unless its cause is known; waiting for threads of a pool, which lose their processors as well; on a CPU
+/// operations that take twice as long in most steps as in the quickest.
 fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
     use AdviceCode::{BelowRoof, DataMovement, Dequantise, KvBandwidth, Upcast, WeightStreaming};
     let spreads = || {
@@ -118,6 +119,7 @@ fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
     };
     match advice.code {
         AdviceCode::ConstantCost => !constant_cost::is_known(&scene.analysis.manifest),
+        AdviceCode::HotOverhead => advice.place.cause == Some(POOL_SYNC),
         BelowRoof | DataMovement | Dequantise | KvBandwidth | Upcast | WeightStreaming => {
             !scene.on_gpu && spreads().unwrap_or(false)
         }
@@ -126,7 +128,7 @@ fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
 }
 
 /// What the first findings of a kind of step gain if all of their reliefs are had.
-fn together(step: &StepScene<'_>, found: &[Candidate]) -> Option<Together> {
+fn together(step: &StepScene<'_>, found: &[Candidate]) -> Option<JointGain> {
     let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.reliefs[0].is_empty());
     let own: Vec<&Candidate> = own.take(TOGETHER).collect();
     let codes = |list: &[&Candidate]| each_once(list.iter().map(|found| found.advice.code));
@@ -139,10 +141,10 @@ fn together(step: &StepScene<'_>, found: &[Candidate]) -> Option<Together> {
         each_once(each.cloned())
     });
     if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
-        return Some(Together { phase, codes: codes(&known), gain });
+        return Some(JointGain { phase, codes: codes(&known), gain });
     }
     let reliefs = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.reliefs[at].clone()).collect::<Vec<Relief>>());
-    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.lines.gain(&reliefs) })
+    (own.len() > 1).then(|| JointGain { phase, codes: codes(&own), gain: step.lines.gain(&reliefs) })
 }
 
 /// One entry for each code and what it lacks.

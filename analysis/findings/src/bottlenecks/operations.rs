@@ -10,7 +10,7 @@ use candlescope_figures::cache_reads::reads_cache;
 use candlescope_schema::KernelKind;
 use candlescope_work::devices::Peak;
 
-/// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
+/// On a CPU, an interval whose children usually take more than the rest of this share is no operation by itself.
 const OWN_SHARE: f64 = 0.9;
 /// A row multiplied by weights of f32 does two operations with four bytes, two rows twice as many, and weights of fewer
 /// bits more.
@@ -38,7 +38,7 @@ pub(super) struct Operation<'a> {
     pub(super) bytes: Option<f64>,
     /// Its rows in the step's work.
     pub(super) rows: Vec<usize>,
-    /// Kernels.
+    /// Kernels that one of its intervals launches.
     pub(super) kernels: f64,
 }
 
@@ -84,7 +84,8 @@ fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation
 }
 
 fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
-    let own = path.self_ns as f64 >= OWN_SHARE * path.total_ns as f64;
+    // In most steps: a stall in one of them makes a block that holds its operations no operation by itself.
+    let own = path.usual.own_part().is_some_and(|part| part >= OWN_SHARE);
     // Both times from the same steps: a stall in a single one is in neither.
     let usual = step.usual.filter(|usual| own && usual.steps > 0)?;
     let (share, least) = path.usual.share(usual)?;

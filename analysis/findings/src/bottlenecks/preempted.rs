@@ -14,10 +14,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let Some(threads) = scene.totals(step.name).map(|totals| &totals.threads) else { return };
     let Some(share) = threads.share(threads.preempted_ns).filter(|share| *share >= LEAST) else { return };
     let manifest = &scene.analysis.manifest;
+    // Switches may be known of a part of the steps: share and time are both of these.
     let draft = Draft::new(AdviceCode::Preempted, step)
-        .steps(step.row.steps)
-        .derived("share", "ratio", share, step.row.steps)
-        .measured("preempted_ns", "ns", threads.preempted_ns as f64 / step.row.steps.max(1) as f64, step.row.steps)
+        .steps(threads.known)
+        .derived("share", "ratio", share, threads.known)
+        .measured("preempted_ns", "ns", threads.each(threads.preempted_ns), threads.known)
         .derived_if("others", "count", manifest.machine.as_ref().and_then(MachineUse::others_cores), 1)
         .query(thread_time(step, "preempted_ns"))
         .sure(ConfidenceLevel::High, "measured at each switch");

@@ -89,12 +89,9 @@ pub(super) fn calls_by_thread(step: &StepScene<'_>) -> String {
     )
 }
 
-/// What a column of the steps of a kind adds up to, for one of them.
+/// The mean of a column over the steps of a kind of which it is known.
 pub(super) fn thread_time(step: &StepScene<'_>, column: &str) -> String {
-    format!(
-        "SELECT run, CAST(sum({column}) AS DOUBLE) / count(*) AS {column} FROM steps WHERE (run, step) IN {} GROUP BY run",
-        steps_of(step)
-    )
+    format!("SELECT run, avg({column}) AS {column} FROM steps WHERE (run, step) IN {} GROUP BY run", steps_of(step))
 }
 
 /// The same with these columns, sums for one step.

@@ -10,7 +10,7 @@ use candlescope_figures::advice::{AdvicePlace, UnobservedStep};
 use candlescope_figures::host_time::PlaceTime;
 use candlescope_figures::path_totals::by_rollup;
 use candlescope_figures::{Analysis, PathTotals, PhaseRow, StepSeries, UsualSteps};
-use candlescope_predict::simulation::{Simulation, StepGroup, Typical};
+use candlescope_predict::simulation::{Simulation, StepGroup, TypicalStep};
 use candlescope_schema::run::keys::Key;
 use candlescope_schema::run::{InPlaceKind, model_key};
 use candlescope_schema::{KernelKind, Phase};
@@ -147,16 +147,20 @@ impl<'a> StepScene<'a> {
         let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
         let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
         let replays = replays.filter(|(_, typical)| holds(typical, &time, work));
-        // What other programs did to single steps is in the spread of the median.
-        let spread = duration.median_ci95.map(|(low, high)| (high - low) / 2.0);
+        // What other programs did to single steps is in the spread of the median, which fewer than six do not show.
+        let spread = duration.median_ci95.filter(|_| work.is_none());
         let mut replayed = 1.0;
         if let Some((_, typical)) = &replays {
             let before = typical.unobserved.seconds.mid * 1e9;
             without_recording(&mut time, typical, work.is_some());
             replayed = time.unobserved_ns / before;
         }
-        time.bound_ns =
-            time.bound_ns.map(|bound| spread.filter(|_| work.is_none()).map_or(bound, |ns| bound.hypot(ns)));
+        let (off, part) = (time.bound_ns.unwrap_or(0.0), time.unobserved_ns / time.observed_ns);
+        time.range_ns = spread.map(|(low, high)| ((low * part - off).max(0.0), high * part + off));
+        if work.is_none() {
+            let half = spread.map(|(low, high)| (high - low) / 2.0);
+            time.bound_ns = time.bound_ns.zip(half).map(|(bound, half)| bound.hypot(half));
+        }
         let host = replays.as_ref().and_then(|(group, _)| group.host_ns()).map(|ns| ns * replayed);
         let lines = lines(&time, work, line.map(|phase| &phase.line), host);
         Some(Self {
@@ -233,7 +237,7 @@ impl<'a> StepScene<'a> {
 
 /// T from replayed steps. Recording makes no step shorter: a replay that is longer than what was measured is off by at
 /// least that.
-fn without_recording(time: &mut UnobservedStep, typical: &Typical, has_kernels: bool) {
+fn without_recording(time: &mut UnobservedStep, typical: &TypicalStep, has_kernels: bool) {
     let seconds = typical.unobserved.seconds;
     let bound = (seconds.high - seconds.low).abs() / 2.0;
     let (unobserved, bound) = if has_kernels || typical.measured_seconds <= 0.0 {
@@ -254,7 +258,7 @@ fn without_recording(time: &mut UnobservedStep, typical: &Typical, has_kernels: 
 const MOST_APART: f64 = 0.10;
 
 /// Whether the replay agrees with what else is known about the unobserved step.
-fn holds(typical: &Typical, time: &UnobservedStep, work: Option<&PhaseWork>) -> bool {
+fn holds(typical: &TypicalStep, time: &UnobservedStep, work: Option<&PhaseWork>) -> bool {
     let seconds = typical.unobserved.seconds.mid;
     let apart = seconds * 1e9 / time.observed_ns - 1.0;
     // Where no step without recorded kernels is near enough to check against, all of them together are what is known;
@@ -315,6 +319,7 @@ fn unobserved(
         observed_ns,
         unobserved_ns: observed_ns - cost,
         bound_ns: bound_ns.filter(|_| !has_kernels),
+        range_ns: None,
         basis,
         device_ns: work.map(|work| work.busy_ns as f64 / work.steps.max(1) as f64),
         share_of_time,

@@ -1,7 +1,7 @@
 //! Operations that one thread computes while those of the pool wait.
 
 use super::draft::{Draft, RuleResults};
-use super::host_causes::CauseTime;
+use super::host_causes::{CauseTime, FEWEST_COUNTS};
 use super::operations::{one_row_of_f32, operations};
 use super::query::computing_threads;
 use super::scene::{SEVERAL, Scene, StepScene};
@@ -28,7 +28,7 @@ pub(super) struct SerialPart<'s> {
 }
 
 impl<'s> SerialPart<'s> {
-    /// `None` where stacks do not tell, where there is one thread anyway, or where it is too little.
+    /// `None` where stacks do not tell or are too few, where there is one thread anyway, or where it is too little.
     pub(super) fn of(scene: &Scene<'_>, step: &'s StepScene<'_>) -> Option<Self> {
         let manifest = &scene.analysis.manifest;
         // Of several steps at once, each has a thread that works.
@@ -46,7 +46,7 @@ impl<'s> SerialPart<'s> {
             .alone
             .iter()
             .filter(|(path, time)| {
-                let on_pool = host.computed.get(*path).copied().unwrap_or(0.0);
+                let on_pool = host.computed.get(*path).map_or(0.0, CauseTime::ns);
                 let calls = scene.totals(path).map_or(0, |totals| totals.calls);
                 on_pool < ALONE * (threads - 1.0) * time.own_ns
                     && calls > 0
@@ -54,7 +54,11 @@ impl<'s> SerialPart<'s> {
             })
             .collect();
         let part = Self { threads, places, elapsed_ns: host.elapsed_ns };
-        (part.share() >= LEAST).then_some(part)
+        (part.share() >= LEAST && part.samples() as f64 >= FEWEST_COUNTS).then_some(part)
+    }
+
+    fn samples(&self) -> u64 {
+        self.places.iter().map(|(_, time)| time.samples).sum()
     }
 
     fn ns(&self) -> f64 {
@@ -77,7 +81,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .filter(|(path, _)| operation(path).is_some_and(one_row_of_f32))
         .map(|(_, time)| time.own_ns)
         .sum();
-    let samples = part.places.iter().map(|(_, time)| time.samples).sum();
+    let samples = part.samples();
     let draft = Draft::new(AdviceCode::SerialPart, step)
         .at(|at| {
             let at = at.path(path);

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// A step's two lines. Times are nanoseconds a step, as it runs unobserved.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TwoLines {
-    /// The step.
+    /// Wall time of the whole step.
     pub(super) t: f64,
     /// The host's work and launches, without waiting for the device.
     pub(super) host: f64,
@@ -72,7 +72,7 @@ pub(super) enum Relief {
     HostShare(f64),
     /// This much less on the device.
     Device(f64),
-    /// This much less waiting of both, at this path. What is in it is part of it.
+    /// This much less waiting of both, at this path, with that of the paths inside it.
     Wait(String, f64),
 }
 

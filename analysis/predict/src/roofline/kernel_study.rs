@@ -30,7 +30,7 @@ pub enum KernelStudyError {
     Empty,
 }
 
-/// One measured kernel.
+/// A kernel at one size and type, with the median of its times.
 #[derive(Debug, Clone, PartialEq)]
 struct MeasuredKernel {
     op: String,

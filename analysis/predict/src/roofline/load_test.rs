@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 
 /// Version of the results that is read.
-const SCHEMA_VERSION: u64 = 1;
+const SCHEMA_VERSION: u64 = candlescope_schema::load_results::VERSION as u64;
 
 /// Results of a load test cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum LoadTestError {
     /// It is not the file of a load test.
     #[error(
@@ -29,12 +30,7 @@ pub enum LoadTestError {
     Form(String),
     /// A figure that no load test has.
     #[error("`{figure}` is {value} in the results, which no load test gives: the file is damaged, run the load again")]
-    Damaged {
-        /// Which one.
-        figure: &'static str,
-        /// Its value.
-        value: f64,
-    },
+    Damaged { figure: &'static str, value: f64 },
     /// It was written by a newer release.
     #[error(
         "the results have schema version {0}, and this candlescope reads version {SCHEMA_VERSION}: update candlescope"

@@ -4,7 +4,7 @@ use super::heat::{HeatMap, contexts, layers};
 use super::kernel_study::KernelStudy;
 use super::latency_figures::{self, Figure};
 use super::outlook::Outlook;
-use super::points::{Point, PointKind, points};
+use super::points::{Point, PointKind, points, usual_step_ns};
 use super::predict::{Bound, StepPrediction};
 use super::ratings::{Rating, Thresholds, rate};
 use super::run_facts::{bare_device, device, roofs, scenario, shape};
@@ -59,6 +59,9 @@ pub struct Bottleneck {
 pub struct Measured {
     /// Directory that the run was opened from.
     pub run: String,
+    /// What its verdict says of it, in a sentence: [`judged`](Self::judged).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
     /// The roofs, the measured one first.
     pub roofs: Vec<Roof>,
     /// Phases, operators by time, groups of kernels.
@@ -97,6 +100,7 @@ impl Measured {
         }
         Self {
             run: run.dir().display().to_string(),
+            verdict: None,
             bottlenecks: bottlenecks(analysis, &points),
             comparisons: match &outlook {
                 Some(outlook) if other.is_none() => compare(analysis, outlook),
@@ -110,6 +114,12 @@ impl Measured {
             outlook,
             outlook_missing,
         }
+    }
+
+    /// Says whether the run's figures can be trusted, beside these.
+    #[must_use]
+    pub fn judged(self, verdict: String) -> Self {
+        Self { verdict: Some(verdict), ..self }
     }
 
     /// Names the run in the command that measures what kernels lack: [`Outlook::asked_as`].
@@ -175,7 +185,8 @@ fn untold_kinds(analysis: &Analysis) -> Option<String> {
 fn outlook(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>) -> Result<Outlook, String> {
     let shape = shape(&analysis.manifest)?;
     let scenario = scenario(analysis)?;
-    let device = device(analysis, roofs, given).ok_or("peaks: give --gpu NAME or --peaks FILE")?;
+    let lacking = "peaks of its device: give --gpu NAME or --peaks FILE, or measure it with `candlescope bench peaks`";
+    let device = device(analysis, roofs, given).ok_or(lacking)?;
     Ok(Outlook::of(&shape, &device, &scenario))
 }
 
@@ -242,12 +253,14 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
                     let lower = bound.name();
                     let bound = if utilisation < FAR_BELOW { Bound::Overhead } else { bound };
                     let ridge = under.ridge.map_or_else(String::new, |ridge| format!(", the ridge at {ridge:.0}"));
+                    let of_usual = point.over == "wall" && usual_step_ns(analysis, phase).is_some();
                     let text = format!(
                         "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roofs of its operations, mostly that of {lower}, \
-                         over {} time",
+                         over {} time{}",
                         utilisation * 100.0,
                         under.origin.name(),
-                        point.over
+                        point.over,
+                        if of_usual { " of a usual step" } else { "" }
                     );
                     (Some(bound), text)
                 }

@@ -30,7 +30,7 @@ mod scenario;
 mod table;
 
 pub use calibrate::{
-    Calibration, CalibrationError, CalibrationRun, ErrorSummary, Fitted, Form, HeldOut, LeftOut, RepeatSummary,
+    Calibration, CalibrationError, CalibrationRun, ErrorSummary, FittedValue, Form, HeldOut, LeftOut, RepeatSummary,
     calibrate,
 };
 pub use from_kernels::{FromKernels, KernelShape, KernelTime, StepFromKernels, TimeSource};

@@ -85,7 +85,7 @@ fn launches(device: &Device, all: &mut Vec<String>) {
         }
         _ => all.push(
             "launches on the host are left out, as no figure is known for this device: times are lower bounds, and \
-             those on the device are what can be compared with other devices"
+             the row `least on this device` is what can be compared with other devices"
                 .to_string(),
         ),
     }

@@ -4,6 +4,8 @@
 //! min(peak, intensity × bandwidth). Utilisation = achieved ÷ attainable. A utilisation above 1 is an error of
 //! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
 //!
+//! On a processor the time is that of usual steps: what a stall adds to single ones is no operation's.
+//!
 //! A phase is a row of operations, some limited by memory and others by computing, one after the other: what it can
 //! attain is the sum of their roofs, as a prediction has it, and not the roof at the intensity of all together, at which
 //! nothing runs.
@@ -12,10 +14,13 @@ use super::predict::Bound;
 use super::run_facts::roofs;
 use candlescope_figures::gpu_time::source_name;
 use candlescope_figures::path_totals::by_rollup;
-use candlescope_figures::{Analysis, Operator, peaks};
+use candlescope_figures::{Analysis, Operator, PathTotals, PhaseRow, peaks};
 use candlescope_schema::numbers::percent;
 use candlescope_work::devices::{Device, Multiply, Origin, Roof};
 use serde::Serialize;
+
+/// From so many steps at once on there are several threads.
+const SEVERAL: f64 = 1.05;
 
 /// What a point stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -86,7 +91,7 @@ pub struct Point {
     pub calls: u64,
     /// What the time is: `wall`, `host`, `stream elapsed` or `kernels`.
     pub over: &'static str,
-    /// Nanoseconds of one call, mean.
+    /// Nanoseconds of one call: the mean; on a processor in a usual step.
     pub ns: Option<f64>,
     /// FLOPs that are stated as needed ÷ time; `None` if they are not stated or there is no time.
     pub flops_per_s: Option<f64>,
@@ -279,6 +284,34 @@ fn operations_of(analysis: &Analysis, phase: &str) -> Vec<(f64, f64)> {
     each.filter(|(flops, bytes)| *flops > 0.0 || *bytes > 0.0).collect()
 }
 
+/// What a usual step of a phase on a processor takes, in nanoseconds. `None` on a GPU, where steps wait for it, and
+/// where steps of several threads are open at once.
+pub(super) fn usual_step_ns(analysis: &Analysis, phase: &PhaseRow) -> Option<f64> {
+    let alone = phase.steps_at_once.is_none_or(|at_once| at_once < SEVERAL);
+    let usual = analysis.intervals.usual.iter().find(|usual| usual.name == phase.name)?;
+    let mean = usual.total_ns as f64 / usual.steps.max(1) as f64;
+    let ns = if is_alike(analysis, &usual.name) { usual.median_ns()? } else { mean };
+    Some(ns).filter(|ns| *ns > 0.0 && alone && !analysis.ran_on_gpu())
+}
+
+/// What an interval of a path takes on a processor in a usual step, in nanoseconds.
+fn usual_call_ns(analysis: &Analysis, path: &PathTotals) -> Option<f64> {
+    let steps = analysis.intervals.usual.get(usize::try_from(path.usual.kind?).ok()?)?;
+    let n = steps.steps.max(1) as f64;
+    let a_step =
+        if is_alike(analysis, &steps.name) { path.usual.each_ns(steps)? } else { path.usual.total_ns as f64 / n };
+    let calls = path.usual.calls as f64 / n;
+    (a_step > 0.0 && calls > 0.0).then(|| a_step / calls)
+}
+
+/// Whether all steps of a kind have the same to do, so that a median of their times stands for the work of each.
+fn is_alike(analysis: &Analysis, kind: &str) -> bool {
+    let series = analysis.series.iter().find(|series| series.name == kind);
+    let mut tokens = series.into_iter().flat_map(|series| &series.points).map(|point| point.tokens);
+    let first = tokens.next().flatten();
+    first.is_some() && tokens.all(|tokens| tokens == first)
+}
+
 fn phases(analysis: &Analysis) -> Vec<PointRates> {
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
@@ -306,13 +339,17 @@ fn phases(analysis: &Analysis) -> Vec<PointRates> {
             all.push(point(source_name(e.source), mean, e.tflops.map(|t| t * 1e12), giga(e.io_gbytes)));
         }
         let mean = (phase.steps > 0).then(|| phase.total_ns as f64 / phase.steps as f64);
-        all.push(point("wall", mean, giga(phase.gflops), giga(phase.io_gbytes)));
+        let usual = usual_step_ns(analysis, phase);
+        let faster = mean.zip(usual).map_or(1.0, |(mean, usual)| mean / usual);
+        let rate = |rate: Option<f64>| giga(rate).map(|rate| rate * faster);
+        all.push(point("wall", usual.or(mean), rate(phase.gflops), rate(phase.io_gbytes)));
     }
     all
 }
 
 fn operators(analysis: &Analysis) -> Vec<PointRates> {
     let on_gpu = analysis.ran_on_gpu();
+    let paths = by_rollup(&analysis.intervals.paths);
     let one = |operator: &Operator| {
         let phase = operator.path.split('/').next().unwrap_or_default();
         let stated = operator.work.flops.is_some() || operator.work.io_bytes.is_some();
@@ -321,7 +358,10 @@ fn operators(analysis: &Analysis) -> Vec<PointRates> {
             None if on_gpu => ("kernels", None, None, None),
             None => {
                 let mean = (operator.entered > 0).then(|| operator.total_ns as f64 / operator.entered as f64);
-                ("host", mean, giga(operator.gflops), giga(operator.gbytes))
+                let usual = paths.get(operator.path.as_str()).and_then(|path| usual_call_ns(analysis, path));
+                let faster = mean.zip(usual).map_or(1.0, |(mean, usual)| mean / usual);
+                let rate = |rate: Option<f64>| giga(rate).map(|rate| rate * faster);
+                ("host", usual.or(mean), rate(operator.gflops), rate(operator.gbytes))
             }
         };
         let lacks = match (stated, ns) {

@@ -9,6 +9,7 @@ pub(super) const MOST_UNKNOWN: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum Abstain {
     /// The run has no steps that count.
     #[error(
@@ -82,14 +83,10 @@ pub enum Abstain {
     #[error(
         "`{change}` changes work on a GPU, and the step has none. On a CPU, `host×f`, `path=PATH×f` and `batch=n` can be asked for"
     )]
-    NoDeviceWork {
-        /// The change.
-        change: String,
-    },
+    NoDeviceWork { change: String },
     /// Nothing in the step is what the change is about.
     #[error("nothing in the step is changed by `{change}`: {why}")]
     NothingToChange {
-        /// The change.
         change: String,
         /// What was looked for.
         why: String,
@@ -99,12 +96,7 @@ pub enum Abstain {
         "`{change}` needs the device's {what}, and the run does not have it. Measure it with `candlescope bench peaks` \
          and give the file with --peaks, or record the run again afterwards"
     )]
-    NoPeak {
-        /// The change.
-        change: String,
-        /// Which peak.
-        what: &'static str,
-    },
+    NoPeak { change: String, what: &'static str },
     /// Too little is known about what the kernels do.
     #[error(
         "`{change}` needs to know what kernels compute and move, and {:.0} % of their time is of intervals that do not \
@@ -112,7 +104,6 @@ pub enum Abstain {
         share * 100.0
     )]
     UnknownWork {
-        /// The change.
         change: String,
         /// Share of kernel time without FLOPs and bytes.
         share: f64,
@@ -124,17 +115,11 @@ pub enum Abstain {
         share * 100.0
     )]
     NoManyRows {
-        /// The change.
         change: String,
         /// Share of the step's time of which they do not tell.
         share: f64,
     },
     /// A step-level fact is missing.
     #[error("`{change}` needs {what}, which the run's steps do not state")]
-    UnknownStep {
-        /// The change.
-        change: String,
-        /// The fact.
-        what: &'static str,
-    },
+    UnknownStep { change: String, what: &'static str },
 }

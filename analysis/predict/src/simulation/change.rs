@@ -34,7 +34,7 @@ pub enum Change {
     },
     /// A path takes `factor` of its time, on the host and on the device, or on one side alone.
     Path {
-        /// The intervals.
+        /// Matches the paths of the intervals.
         path: PathPattern,
         /// The side; `None` for both.
         side: Option<Side>,
@@ -43,7 +43,7 @@ pub enum Change {
     },
     /// The kernels of each interval of a path become one.
     Fuse {
-        /// The intervals.
+        /// Matches the paths of the intervals.
         path: PathPattern,
     },
     /// Weights take so many bits, and of fewer than 16 a half for scales.
@@ -63,7 +63,7 @@ pub enum Change {
     },
     /// A decode step is of so many sequences.
     Batch {
-        /// Sequences.
+        /// New number of sequences of a step.
         sequences: u32,
     },
 }

@@ -2,7 +2,7 @@
 
 use super::abstain::Abstain;
 use super::change::Change;
-use super::replay::{Outcome, Replay, Unobserved};
+use super::replay::{Outcome, Replay, UnobservedTime};
 use super::step_model::StepModel;
 use candlescope_work::estimate::{Estimate, median};
 use serde::Serialize;
@@ -12,13 +12,13 @@ use serde::Serialize;
 pub struct StepGroup {
     pub(super) name: String,
     pub(super) models: Vec<StepModel>,
-    pub(super) outside: Option<Outside>,
+    pub(super) outside: Option<UnrecordedSteps>,
 }
 
 /// Steps of the same kind whose kernels were not recorded; on a host alone, the steps themselves, if others of their
 /// kind were left plain.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Outside {
+pub struct UnrecordedSteps {
     /// How many the median is over: those with a context near that of the replayed steps.
     pub steps: u64,
     /// Median time in seconds.
@@ -32,7 +32,7 @@ pub struct Outside {
 
 /// The typical step of a group: medians over its steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Typical {
+pub struct TypicalStep {
     /// Steps that are replayed.
     pub steps: u64,
     /// Kernels of a step, median.
@@ -46,11 +46,11 @@ pub struct Typical {
     /// The largest distance of a replay from its step, as a share of the step.
     pub largest_error: f64,
     /// As it runs unobserved.
-    pub unobserved: Unobserved,
+    pub unobserved: UnobservedTime,
     /// Waits of the host that were found by when it went on, of all steps.
     pub inferred_waits: u64,
     /// Steps of the same kind outside the windows of kernels, to check against.
-    pub outside: Option<Outside>,
+    pub outside: Option<UnrecordedSteps>,
     /// Unobserved ÷ plain − 1, or ÷ outside − 1 if no step was left plain.
     pub check: Option<f64>,
 }
@@ -93,14 +93,14 @@ impl StepGroup {
     ///
     /// # Errors
     /// If there is only one step, or most cannot be replayed.
-    pub fn typical(&self) -> Result<Typical, Abstain> {
+    pub fn typical(&self) -> Result<TypicalStep, Abstain> {
         let replays = self.replays()?;
-        let all: Vec<Unobserved> = replays.iter().map(Replay::unobserved).collect();
-        let of = |value: fn(&Unobserved) -> Estimate| {
+        let all: Vec<UnobservedTime> = replays.iter().map(Replay::unobserved).collect();
+        let of = |value: fn(&UnobservedTime) -> Estimate| {
             let values: Vec<Estimate> = all.iter().map(value).collect();
             Estimate::median(&values).unwrap_or_default()
         };
-        let unobserved = Unobserved {
+        let unobserved = UnobservedTime {
             seconds: of(|one| one.seconds),
             host_seconds: of(|one| one.host_seconds),
             intervals_seconds: of(|one| one.intervals_seconds),
@@ -112,7 +112,7 @@ impl StepGroup {
         let models = || replays.iter().map(Replay::model);
         let middle = |value: fn(&StepModel) -> f64| median(models().map(value).collect()).unwrap_or(0.0);
         let compared = self.outside.map(|outside| outside.plain_seconds.unwrap_or(outside.seconds));
-        Ok(Typical {
+        Ok(TypicalStep {
             steps: replays.len() as u64,
             kernels: middle(|model| model.kernels() as f64),
             kernel_seconds: middle(StepModel::kernel_ns) / 1e9,

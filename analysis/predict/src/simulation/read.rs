@@ -4,13 +4,13 @@ use super::abstain::Abstain;
 use super::build::{StepRecords, build};
 use super::chosen_steps::{ChosenSteps, CollectedRows};
 use super::eager;
-use super::group::{Outside, StepGroup};
+use super::group::{StepGroup, UnrecordedSteps};
 use super::recording::{GivenPeaks, calibrated_launches, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
 use super::together;
 use candlescope_figures::known::RunContents;
-use candlescope_figures::reading::Noticed;
+use candlescope_figures::reading::ReadingNotes;
 use candlescope_figures::{Distribution, StepRow};
 use candlescope_reader::Run;
 use candlescope_schema::SpanRecord;
@@ -80,7 +80,11 @@ impl Simulation {
     ///
     /// # Errors
     /// Those of [`of`](Self::of).
-    pub fn of_chosen(chosen: ChosenSteps<'_>, noticed: &Noticed, options: &SimulationOptions) -> Result<Self, Abstain> {
+    pub fn of_chosen(
+        chosen: ChosenSteps<'_>,
+        noticed: &ReadingNotes,
+        options: &SimulationOptions,
+    ) -> Result<Self, Abstain> {
         chosen.have_launches()?;
         let findings = [&noticed.findings[..], &chosen.left_out()].concat();
         let ChosenSteps { known, counting, has_kernels, rows, .. } = chosen;
@@ -240,7 +244,7 @@ impl Reader<'_> {
         }
         // On a host alone, the steps that are replayed are those that plain ones were compared with.
         let replayed = || Distribution::of(hosts).filter(|_| with_kernels.is_none() && in_place.is_some());
-        let outside = outside.or_else(replayed).map(|outside| Outside {
+        let outside = outside.or_else(replayed).map(|outside| UnrecordedSteps {
             steps: outside.n as u64,
             seconds: outside.median / 1e9,
             in_place,

@@ -24,7 +24,7 @@ pub struct Replay<'a> {
 
 /// The step without what recording it cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Unobserved {
+pub struct UnobservedTime {
     /// The step's time in seconds, as it runs unobserved.
     pub seconds: Estimate,
     /// The host's time that recording took, in seconds. The step is shorter by less where the host waits anyway.
@@ -76,7 +76,7 @@ impl<'a> Replay<'a> {
         Ok(Self { model, simulated_ns, idle_ns: played.idle_ns() })
     }
 
-    /// The step.
+    /// The recorded step that is replayed.
     pub(super) fn model(&self) -> &'a StepModel {
         self.model
     }
@@ -92,7 +92,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step as it runs unobserved.
-    pub fn unobserved(&self) -> Unobserved {
+    pub fn unobserved(&self) -> UnobservedTime {
         let all = Case::ALL.map(|case| {
             let (parts, taken) = unrecorded(&self.model.parts, &self.model.facts.recording, case);
             (play(&parts), taken)
@@ -106,7 +106,7 @@ impl<'a> Replay<'a> {
             Estimate { low: of(&low.1), mid: of(&mid.1), high: of(&high.1) }.map(|ns| ns / 1e9)
         };
         let has_device = !self.model.parts.works.is_empty();
-        Unobserved {
+        UnobservedTime {
             seconds: seconds(super::play::PlayedStep::step_ns),
             host_seconds: taken(|taken| taken.intervals_ns + taken.calls_ns),
             intervals_seconds: taken(|taken| taken.intervals_ns),

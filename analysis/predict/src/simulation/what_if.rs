@@ -2,7 +2,7 @@
 
 use super::abstain::Abstain;
 use super::change::Change;
-use super::group::{StepGroup, Typical};
+use super::group::{StepGroup, TypicalStep};
 use super::read::{Simulation, SimulationOptions};
 use super::replay::Outcome;
 use super::step_model::Facts;
@@ -25,7 +25,7 @@ pub struct StepsWhatIf {
     /// The phase or the name.
     pub name: String,
     /// Medians over the steps that can be replayed: as measured, as replayed, and unobserved.
-    pub typical: Typical,
+    pub typical: TypicalStep,
     /// What its simulation rests on.
     pub facts: Facts,
     /// What each scenario comes to, in the order in which they were asked for.

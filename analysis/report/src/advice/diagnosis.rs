@@ -117,7 +117,12 @@ pub(crate) fn abstentions(diagnosis: &Diagnosis) -> Vec<(String, String, String)
 /// How long a step of each kind takes unobserved.
 pub(crate) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
     let one = |step: &candlescope_figures::advice::UnobservedStep| {
-        let bound = step.bound_ns.map_or(String::new(), |ns| format!(" ±{}", duration(ns)));
+        // A median of steps that differ much is nearer to one of its ends.
+        let bound = match (step.range_ns, step.bound_ns) {
+            (Some((low, high)), _) => format!(" ({} to {})", duration(low), duration(high)),
+            (None, Some(ns)) => format!(" ±{}", duration(ns)),
+            (None, None) => String::new(),
+        };
         let device = step.device_ns.map_or(String::new(), |ns| format!(", {} of it work on the device", duration(ns)));
         format!(
             "a step `{}` takes {}{bound} unobserved ({} observed, n {}){device}; {} of the steps' time",
@@ -151,7 +156,7 @@ fn roadmaps(diagnosis: &Diagnosis) -> impl Iterator<Item = String> {
 
 /// What findings gain together, and in which order.
 pub(crate) fn together(diagnosis: &Diagnosis) -> Vec<String> {
-    let one = |together: &candlescope_figures::advice::Together| {
+    let one = |together: &candlescope_figures::advice::JointGain| {
         let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
         format!(
             "all of {} together: {} of a step `{}`",

@@ -21,7 +21,7 @@ pub(crate) struct Sentence<'a> {
     pub(super) at: String,
     /// The kernels there, or `its kernels`.
     pub(super) kernel: String,
-    /// The steps.
+    /// Name of the kind of steps, such as `decode`.
     pub(super) phase: String,
     /// `rank 3`; `a rank` where the finding is about none.
     pub(super) rank: String,

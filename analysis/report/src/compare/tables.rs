@@ -1,9 +1,9 @@
 //! The tables of a comparison.
 
-use super::words::{clock, interval, signed, signed_value};
-use crate::format::{bytes, count, duration, json, path, percent, printable, significant, value};
+use super::words::{clock, interval, signed_value};
+use crate::format::{bytes, count, duration, json, path, percent, printable, signed_percent, significant, value};
 use candlescope_compare::{
-    CaseComparison, CasesComparison, Class, Comparison, CountChange, Difference, FigureChange, FunctionChange,
+    Basis, CaseComparison, CasesComparison, Class, Comparison, CountChange, Difference, FigureChange, FunctionChange,
     FunctionChanges, PathChanges, figure,
 };
 use candlescope_document::{Block, Cell, Row, Section, Table, column};
@@ -14,7 +14,7 @@ pub(super) fn section(id: &str, title: &str, note: String, table: Table) -> Sect
     Section::new(id, title, "").with(Block::Text(note)).with(table)
 }
 
-/// All tables.
+/// The tables of a comparison of runs, in the order of the reports.
 pub(super) fn tables(comparison: &Comparison) -> Vec<Section> {
     let limit = comparison.false_discoveries;
     vec![
@@ -36,7 +36,7 @@ pub(super) fn tables_of_cases(comparison: &CasesComparison) -> Vec<Section> {
             printable(&case.case),
             change.map_or("–".to_string(), |change| value(change.unit, change.a)),
             change.map_or("–".to_string(), |change| value(change.unit, change.b)),
-            estimate.map_or("–".to_string(), |e| signed(e.change)),
+            estimate.map_or("–".to_string(), |e| signed_percent(e.change)),
             estimate.map_or("–".to_string(), interval),
             change.and_then(|change| change.floor.share).map_or("–".to_string(), percent),
             case.outcome.as_str().to_string(),
@@ -100,7 +100,7 @@ fn counts(comparison: &Comparison) -> Section {
             format!("{}{}", change.name.replace('_', " "), if change.exact { "" } else { " (varies)" }),
             shown(change.a),
             shown(change.b),
-            change.change.map_or("–".to_string(), signed),
+            change.change.map_or("–".to_string(), signed_percent),
         ]
     });
     let rows: Vec<_> = rows.collect();
@@ -129,7 +129,13 @@ fn times(comparison: &Comparison) -> Section {
         cells[0] = title;
         cells
     };
-    let note = "The step decides; each other row is judged by itself.".to_string();
+    let pairs = comparison.step.iter().chain(&comparison.figures).filter_map(|change| change.estimate.as_ref());
+    let mut note = "The step decides; each other row is judged by itself.".to_string();
+    if pairs.map(|estimate| estimate.basis).any(|basis| basis == Basis::Pairs) {
+        note.push_str(
+            " A and B are medians of all runs; the change is that within pairs of runs, and need not be their quotient.",
+        );
+    }
     let rows = comparison.step.iter().chain(&comparison.figures).map(row).collect();
     let head = ["figure", "A", "B", "change", "interval", "A/A floor", "outcome"];
     section("times", "Times, memory, energy, quality", note, Table::of_texts(&head, rows))
@@ -142,7 +148,7 @@ pub(super) fn cells(change: &FigureChange) -> Vec<String> {
         String::new(),
         value(change.unit, change.a),
         value(change.unit, change.b),
-        estimate.map_or("–".to_string(), |e| signed(e.change)),
+        estimate.map_or("–".to_string(), |e| signed_percent(e.change)),
         estimate.map_or("–".to_string(), interval),
         change.floor.share.map_or("–".to_string(), percent),
         change.outcome.map_or("–".to_string(), |outcome| outcome.as_str().to_string()),
@@ -163,7 +169,7 @@ fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
             duration(change.a_ns),
             duration(change.b_ns),
             signed_value("ns", change.estimate.change),
-            signed(change.share_of_step),
+            signed_percent(change.share_of_step),
             change.share_of_change.map_or("–".to_string(), percent),
         ];
         Row { remark, ..Row::new(change.path.clone(), cells.map(Cell::from).into()) }

@@ -2,8 +2,8 @@
 
 use super::layout;
 use super::tables::{cells, section};
-use super::words::{doubted, signed};
-use crate::format::{percent, printable, significant};
+use super::words::doubted;
+use crate::format::{percent, printable, signed_percent, significant};
 use candlescope_compare::{
     FigureChange, OUTPUT_TOKENS, Outcome, PROMPT_TOKENS, TrafficChange, WindowedChange, WindowsComparison, figure,
 };
@@ -57,9 +57,9 @@ fn changed(change: &FigureChange) -> String {
         || "by an unknown share".to_string(),
         |estimate| {
             let interval = estimate.low.zip(estimate.high);
-            let interval =
-                interval.map_or(String::new(), |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-            format!("{}{interval}", signed(estimate.change))
+            let interval = interval
+                .map_or(String::new(), |(low, high)| format!(" ({} to {})", signed_percent(low), signed_percent(high)));
+            format!("{}{interval}", signed_percent(estimate.change))
         },
     );
     format!("{} {by}", figure::title(&change.name))
@@ -74,7 +74,7 @@ fn undecided(figure: &WindowedChange) -> String {
         );
     }
     match figure.change.estimate.and_then(|estimate| estimate.doubt) {
-        Some(doubt) => format!("{}.", doubted(doubt)),
+        Some(doubt) => format!("{}.", doubted(doubt, &figure.change)),
         None => format!(
             "Earlier windows differ by up to {} by themselves: longer ones (--last), more of them (--windows) or a wider margin (--within) \
              would decide.",
@@ -116,7 +116,7 @@ fn figures(comparison: &WindowsComparison) -> Section {
 
 fn traffic(comparison: &WindowsComparison) -> Section {
     let row = |traffic: &TrafficChange| {
-        let change = if traffic.a > 0.0 { signed(traffic.b / traffic.a - 1.0) } else { "–".to_string() };
+        let change = if traffic.a > 0.0 { signed_percent(traffic.b / traffic.a - 1.0) } else { "–".to_string() };
         vec![traffic.name.replace('_', " "), significant(traffic.a), significant(traffic.b), change]
     };
     let table = Table::of_texts(&["what", "before", "now", "change"], comparison.traffic.iter().map(row).collect());
@@ -124,10 +124,9 @@ fn traffic(comparison: &WindowsComparison) -> Section {
 }
 
 fn layers(comparison: &WindowsComparison) -> Section {
-    let rows =
-        comparison.layers.iter().take(20).map(|layer| {
-            vec![printable(&layer.path), percent(layer.a), percent(layer.b), signed(layer.estimate.change)]
-        });
+    let rows = comparison.layers.iter().take(20).map(|layer| {
+        vec![printable(&layer.path), percent(layer.a), percent(layer.b), signed_percent(layer.estimate.change)]
+    });
     let note = match (comparison.layers_tested, comparison.layers.len()) {
         (0, _) => "None could be tested.".to_string(),
         (tested, 0) => format!("None of {tested} that were tested."),
@@ -143,14 +142,14 @@ fn layers(comparison: &WindowsComparison) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_compare::{CompareOptions, ServerWindows, Window, Windowed, compare_windows};
+    use candlescope_compare::{CompareOptions, ServerWindows, Window, WindowedFigure, compare_windows};
 
-    fn figure(before: &[f64], now: f64) -> Windowed {
+    fn figure(before: &[f64], now: f64) -> WindowedFigure {
         let window = |value: f64| Window { from_ns: 0, values: [0.99, 1.0, 1.01].map(|factor| factor * value).into() };
-        Windowed { name: "ttft_ns".into(), before: before.iter().map(|v| window(*v)).collect(), now: window(now) }
+        WindowedFigure { name: "ttft_ns".into(), before: before.iter().map(|v| window(*v)).collect(), now: window(now) }
     }
 
-    fn said(figure: Windowed, traffic: Vec<Windowed>) -> String {
+    fn said(figure: WindowedFigure, traffic: Vec<WindowedFigure>) -> String {
         let server = ServerWindows { figures: vec![figure], traffic, ..ServerWindows::default() };
         let comparison = compare_windows(&server, false, &CompareOptions::default());
         text_of_windows(&comparison, &[("server", "http://p:9090 {}".to_string())], false)
@@ -165,7 +164,7 @@ mod tests {
         assert!(few.contains("there are 2 windows before with values") && few.contains("--floor"), "{few}");
         let rough = said(figure(&[1e8, 1.6e8, 0.7e8, 1.3e8, 0.8e8], 1.3e8), Vec::new());
         assert!(rough.contains("Undecided") && rough.contains("differ by up to"), "{rough}");
-        let requests = Windowed { name: "requests_per_s".into(), ..figure(&[1.0; 5], 3.0) };
+        let requests = WindowedFigure { name: "requests_per_s".into(), ..figure(&[1.0; 5], 3.0) };
         let other = said(figure(&steady, 1.3e8), vec![requests]);
         assert!(other.contains("--any-traffic") && other.contains("requests a second 1.00 → 3.00"), "{other}");
     }

@@ -1,6 +1,6 @@
 //! Sentences about a comparison.
 
-use crate::format::{duration, head, json, percent, plural, printable, value};
+use crate::format::{duration, head, json, percent, plural, printable, signed_percent, value};
 use candlescope_compare::{
     Basis, CasesComparison, ChangeEstimate, Class, Clock, Comparison, DecidedBy, Difference, Doubt, FigureChange,
     Floor, FloorSource, Outcome, named,
@@ -104,7 +104,7 @@ fn mostly_in(comparison: &Comparison) -> String {
 fn changed_paths(comparison: &Comparison) -> String {
     comparison.paths.changed.first().map_or("paths changed".to_string(), |path| {
         let own = if path.outside_others { "the self time of " } else { "" };
-        format!("{own}{} changed by {} of a step", printable(&path.path), signed(path.share_of_step))
+        format!("{own}{} changed by {} of a step", printable(&path.path), signed_percent(path.share_of_step))
     })
 }
 
@@ -142,7 +142,7 @@ fn more_work(comparison: &Comparison) -> String {
 /// What would decide it.
 fn undecided(step: &FigureChange) -> String {
     if let Some(doubt) = step.estimate.and_then(|estimate| estimate.doubt) {
-        return doubted(doubt);
+        return doubted(doubt, step);
     }
     match step.estimate.map(|estimate| (estimate.basis, estimate.low)) {
         Some((Basis::Pairs, None)) => "There are too few pairs for an interval: take at least 8".to_string(),
@@ -156,29 +156,46 @@ fn undecided(step: &FigureChange) -> String {
     }
 }
 
-/// Why runs cannot decide, and what would.
-pub(super) fn doubted(doubt: Doubt) -> String {
-    const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on \
-                         this machine when nothing has changed";
-    match doubt {
-        Doubt::OneRunOfEach => {
-            format!("One run of each does not show how much process starts and hours differ. {TURNS}")
-        }
+/// Why runs cannot decide about this figure, and what would.
+pub(super) fn doubted(doubt: Doubt, figure: &FigureChange) -> String {
+    let why = match doubt {
+        Doubt::OneRunOfEach => "One run of each does not show how much process starts and hours differ".to_string(),
         Doubt::RecordedApart { gap_ns } => format!(
             "{} lie between the sides, far more than between runs of one side, and what else changed on the machine \
-             meanwhile does not show. {TURNS}",
+             meanwhile does not show",
             duration(gap_ns as f64)
         ),
         Doubt::FewDays { known, needed } => format!(
-            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}. Or \
-             say with --floor what days differ by",
+            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}",
             plural(known as u64, "day")
         ),
         Doubt::FewWindows { known, needed } => format!(
-            "How much windows differ is not known yet: there are {} before with values, and it takes {needed}. Wait, choose a \
-             shorter --against, or say with --floor what windows differ by",
+            "How much windows differ is not known yet: there are {} before with values, and it takes {needed}",
             plural(known as u64, "window")
         ),
+    };
+    // Without a floor it is the floor that is missing; with one that was given, it is not.
+    let is_given = figure.floor.source == FloorSource::Given;
+    let has_interval = figure.estimate.is_some_and(|estimate| estimate.low.is_some());
+    let given = match has_interval {
+        true => "The interval, widened by the --floor that was given, reaches across the margin",
+        false => {
+            "The --floor that was given decides nothing while the spread within the runs is not known: record longer ones"
+        }
+    };
+    match doubt {
+        Doubt::OneRunOfEach | Doubt::RecordedApart { .. } if is_given => {
+            format!("{why}. {given}. Or take them in turns: compare --run 'A' 'B'")
+        }
+        Doubt::OneRunOfEach | Doubt::RecordedApart { .. } => format!(
+            "{why}. Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on this machine \
+             when nothing has changed"
+        ),
+        _ if is_given => format!("{why}. {given}"),
+        Doubt::FewDays { .. } => format!("{why}. Or say with --floor what days differ by"),
+        Doubt::FewWindows { .. } => {
+            format!("{why}. Wait, choose a shorter --against, or say with --floor what windows differ by")
+        }
     }
 }
 
@@ -198,15 +215,9 @@ pub(super) fn interval(estimate: &ChangeEstimate) -> String {
         Basis::Parts => "one run of each".to_string(),
     };
     match estimate.low.zip(estimate.high) {
-        Some((low, high)) => format!("{} to {}, {of}", signed(low), signed(high)),
+        Some((low, high)) => format!("{} to {}, {of}", signed_percent(low), signed_percent(high)),
         None => format!("no interval, {of}"),
     }
-}
-
-/// A change with its sign: `+5.1 %`.
-pub(super) fn signed(change: f64) -> String {
-    let share = percent(change.abs());
-    if share == "0.0 %" { share } else { format!("{}{share}", if change < 0.0 { "−" } else { "+" }) }
 }
 
 /// A change of a value with its sign and unit.
@@ -251,10 +262,10 @@ pub(super) fn followed(estimate: &ChangeEstimate) -> Option<String> {
         (Some(lasting), None) => {
             format!("{} of what makes a {what} slow is still there in the next one", percent(lasting))
         }
-        (None, Some(drift)) => format!("{what}s drift: {} from A to B, which is taken out", signed(drift)),
+        (None, Some(drift)) => format!("{what}s drift: {} from A to B, which is taken out", signed_percent(drift)),
         (Some(lasting), Some(drift)) => format!(
             "{what}s drift ({} from A to B, which is taken out), and {} of what makes one slow is still there later",
-            signed(drift),
+            signed_percent(drift),
             percent(lasting)
         ),
     };

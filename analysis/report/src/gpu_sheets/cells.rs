@@ -4,7 +4,7 @@ use super::super::format::{count, duration, percent, significant};
 use candlescope_document::{Cell, MostRows, Section, Table, cell, maybe};
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-const MOST_ROWS: usize = 200;
+pub(crate) const MOST_ROWS: usize = 200;
 /// Longest name in these reports, in characters.
 const LONGEST_NAME: usize = 100;
 /// Characters of a name on a terminal.

@@ -6,6 +6,8 @@ mod kernel_sheets;
 mod power_sheets;
 mod time_sheets;
 
+pub(super) use cells::MOST_ROWS;
+
 use super::format::{count, joules, percent, printable, significant, watts, with_error};
 use candlescope_document::Section;
 use candlescope_figures::Analysis;
@@ -37,7 +39,7 @@ pub(super) fn peaks(analysis: &Analysis) -> Vec<String> {
         ) {
             continue;
         }
-        let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));
+        let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label_in_words()));
         let over = match used.over {
             TimeBase::Wall => "over wall time",
             TimeBase::Gpu(GpuSource::Event) => "over stream elapsed",

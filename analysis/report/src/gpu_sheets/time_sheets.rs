@@ -5,12 +5,12 @@ use super::cells::{number, of, rate, share, sheet, time};
 use candlescope_document::{Row, Section, Table, column, sorted, wide};
 use candlescope_figures::Analysis;
 use candlescope_figures::busy::Busy;
-use candlescope_figures::gpu_of_steps::Elapsed;
+use candlescope_figures::gpu_of_steps::SourceTime;
 use candlescope_figures::gpu_time::source_name;
 
 pub(super) fn steps(analysis: &Analysis) -> Section {
     let rows = analysis.gpu.kinds.iter().flat_map(|kind| {
-        kind.elapsed.iter().map(|e: &Elapsed| {
+        kind.elapsed.iter().map(|e: &SourceTime| {
             let d = e.duration.as_ref();
             Row::new(
                 kind.name.clone(),

@@ -3,7 +3,7 @@
 use super::spread::spread;
 use candlescope_figures::busy::Busy;
 use candlescope_figures::gaps::GapSum;
-use candlescope_figures::gpu_of_steps::Elapsed;
+use candlescope_figures::gpu_of_steps::SourceTime;
 use candlescope_figures::gpu_time::{GpuSums, source_name};
 use candlescope_figures::sensor::{IdleFrom, Joules};
 use candlescope_figures::{Analysis, Operator, Shares};
@@ -82,7 +82,7 @@ fn gpu(analysis: &Analysis) -> Value {
     })
 }
 
-fn elapsed(e: &Elapsed) -> Value {
+fn elapsed(e: &SourceTime) -> Value {
     json!({
         "source": e.source.as_str(),
         "meaning": source_name(e.source),

@@ -29,7 +29,7 @@ fn machine_peaks(analysis: &Analysis) -> Section {
             let cells = [
                 format!("{} {unit}", significant(peak.value / scale)),
                 peak.dtype.clone().unwrap_or_else(|| "any".to_string()),
-                peak.label.clone(),
+                peak.label_in_words(),
                 peak.source.clone(),
             ];
             Row::new(what, cells.map(Cell::from).into())

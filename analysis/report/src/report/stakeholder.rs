@@ -157,7 +157,7 @@ fn cost(analysis: &Analysis) -> Vec<(&'static str, String)> {
     };
     let memory = analysis.memory.peak_resident().map_or_else(
         || "not known: the process was not sampled".to_string(),
-        |peak| format!("{} of the process at most (measured)", bytes(peak.bytes)),
+        |peak| format!("{} of the process at most, with what recording holds (measured)", bytes(peak.bytes)),
     );
     let energy = match analysis.energy.per_output_token() {
         Some((gross, _)) => format!("{} an output token (derived)", joules(gross)),
@@ -213,7 +213,7 @@ fn of_peaks(analysis: &Analysis) -> Vec<String> {
             used.phase,
             percent(used.ratio),
             used.metric.name(),
-            used.peak.label
+            used.peak.label_in_words()
         )
     });
     lines.collect()

@@ -87,13 +87,11 @@ fn knows_threads(analysis: &Analysis) -> bool {
 fn thread_cells(analysis: &Analysis, row: &PhaseRow) -> [Cell; 4] {
     let of = analysis.intervals.paths.iter().find(|path| path.rollup == row.name).map(|path| path.threads);
     let share = |part: fn(ThreadTimes) -> u64| maybe(of.and_then(|threads| threads.share(part(threads))), percent);
-    let faults = of.filter(|threads| threads.faults_known_ns > 0);
-    let faults = faults.map(|threads| threads.page_faults as f64 / row.steps.max(1) as f64);
     [
         share(|threads| threads.cpu_ns),
         share(|threads| threads.preempted_ns),
         share(|threads| threads.blocked_ns),
-        maybe(faults, significant),
+        maybe(of.and_then(|threads| threads.faults_each()), significant),
     ]
 }
 
@@ -217,7 +215,7 @@ fn against_peaks(analysis: &Analysis) -> Section {
             used.over.name().to_string(),
             with_error(percent(used.ratio), used.error),
             format!("{:.3e} {unit}{dtype}", used.peak.value),
-            used.peak.label.clone(),
+            used.peak.label_in_words(),
             used.peak.source.clone(),
         ];
         Row::new(format!("{} of {}", used.metric.name(), used.phase), cells.map(Cell::from).into())

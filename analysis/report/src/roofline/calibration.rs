@@ -6,7 +6,9 @@ use candlescope_document::markdown;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::text::UNKNOWN;
 use candlescope_document::{Document, Fact, MostRows, Section};
-use candlescope_predict::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
+use candlescope_predict::roofline::{
+    Calibration, ErrorSummary, Figure, FittedValue, Form, HeldOut, LeftOut, RepeatSummary,
+};
 use candlescope_work::devices::{DeviceKind, FITTED_FORMAT};
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
     let mut figures: Vec<Value> = calibration.fitted.iter().map(|f| figure(f, calibration.runs)).collect();
     if let (Form::Attained, Some(whole)) = (calibration.form, projections(calibration)) {
         // What a reader of peaks without kinds of operations takes: the rate at which weights are read.
-        figures.push(figure(&Fitted { of: None, ..whole.clone() }, calibration.runs));
+        figures.push(figure(&FittedValue { of: None, ..whole.clone() }, calibration.runs));
     }
     let known = |name: &str| calibration.fitted.iter().any(|f| f.dtype.is_some_and(|dtype| dtype.name() == name));
     // What stands in for types that no run multiplied.
@@ -55,13 +57,13 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
     })
 }
 
-fn projections(calibration: &Calibration) -> Option<&Fitted> {
+fn projections(calibration: &Calibration) -> Option<&FittedValue> {
     calibration.fitted.iter().find(|fitted| {
         fitted.kind == "read" && fitted.of == Some(candlescope_work::devices::OperationClass::Projections)
     })
 }
 
-fn figure(fitted: &Fitted, n: usize) -> Value {
+fn figure(fitted: &FittedValue, n: usize) -> Value {
     let mut value = json!({
         "kind": fitted.kind, "value": fitted.value, "n": n, "determined": fitted.determined, "at": "fitted",
         "share_of_datasheet": fitted.share,
@@ -88,7 +90,7 @@ pub fn calibration_markdown(calibration: &Calibration) -> String {
     markdown::draw(&calibration_document(calibration))
 }
 
-/// What both show.
+/// A calibration as a document, which the terminal and Markdown draw.
 pub fn calibration_document(calibration: &Calibration) -> Document {
     let device = &calibration.device;
     let facts = vec![Fact::new("device", format!("{} · {}", device.name, device.source))];
@@ -106,7 +108,7 @@ fn sections(calibration: &Calibration) -> Vec<Section> {
 }
 
 fn fitted(calibration: &Calibration) -> Section {
-    let show = |fitted: &Fitted, value: f64| match fitted.kind {
+    let show = |fitted: &FittedValue, value: f64| match fitted.kind {
         "read" | "read_prompt" | "read_unaligned" | "panels" => format!("{} GB/s", significant(value / 1e9)),
         "flops" => format!("{} TFLOP/s", significant(value / 1e12)),
         "index" => format!("{} · 10⁹/s", significant(value / 1e9)),
@@ -134,7 +136,7 @@ fn fitted(calibration: &Calibration) -> Section {
         .with(table_of(&["", "value", "95 % interval", "of the datasheet's"], rows.collect()))
 }
 
-fn name(fitted: &Fitted) -> String {
+fn name(fitted: &FittedValue) -> String {
     let own = match fitted.kind {
         "read" => "bandwidth",
         "flops" => "FLOP/s",

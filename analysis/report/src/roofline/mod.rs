@@ -90,8 +90,7 @@ pub fn static_text(outlook: &Outlook, width: usize) -> String {
 
 /// Runs against their rooflines, for a terminal.
 pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize) -> String {
-    let facts = runs.first().map_or_else(Vec::new, run_sections::facts);
-    text(facts, run_sections::sections(runs, contexts), width)
+    text(run_sections::facts(runs), run_sections::sections(runs, contexts), width)
 }
 
 /// What `roofline.html` of a prediction shows.
@@ -121,5 +120,5 @@ pub fn dynamic_document(runs: &[Measured], contexts: Option<&HeatMap>) -> Docume
     let outlook = first.and_then(|run| run.outlook.as_ref());
     sections.extend(outlook.into_iter().flat_map(all_predicted));
     let title = outlook.map_or("run", |outlook| outlook.model.name.as_str());
-    document(title, first.map_or_else(Vec::new, run_sections::facts), sections)
+    document(title, run_sections::facts(runs), sections)
 }

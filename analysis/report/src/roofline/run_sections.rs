@@ -7,13 +7,20 @@ use crate::format::{count, duration, head as cut, path, percent, significant};
 use candlescope_document::text::UNKNOWN;
 use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, MostRows, Picture, Section};
 use candlescope_predict::roofline::{HeatMap, Measured, Point, PointKind, Status};
+use candlescope_work::devices::label_in_words;
 
 /// Longest name in a terminal's table.
 const LONGEST: usize = 60;
 
-/// The head: the run and its roofs.
-pub(super) fn facts(run: &Measured) -> Vec<Fact> {
+/// The head: of the first run the roofs, and of each whether it can be trusted.
+pub(super) fn facts(runs: &[Measured]) -> Vec<Fact> {
+    let Some(run) = runs.first() else { return Vec::new() };
     let mut all = vec![Fact::new("run", run.run.clone())];
+    let told = runs.iter().filter_map(|run| Some((run, run.verdict.as_ref()?)));
+    all.extend(told.map(|(run, verdict)| match runs.len() {
+        1 => Fact::new("verdict", verdict.clone()),
+        _ => Fact::new("verdict", format!("{}: {verdict}", run.run)),
+    }));
     for roof in &run.roofs {
         let peaks = roof.flops_by_type().into_iter();
         let peaks = peaks.map(|(kind, flops)| format!("{} {} TFLOP/s", kind.name(), significant(flops / 1e12)));
@@ -21,7 +28,8 @@ pub(super) fn facts(run: &Measured) -> Vec<Fact> {
         figures.extend(roof.bandwidth().map(|peak| format!("{} GB/s", significant(peak.value / 1e9))));
         let many = if roof.devices() > 1 { format!(", {} devices together", roof.devices()) } else { String::new() };
         let figures = figures.join(", ");
-        all.push(Fact::new("roof", format!("{} · {figures}{many} ({})", roof.origin().name(), roof.source())));
+        let label = label_in_words(roof.origin().name(), roof.is_disturbed());
+        all.push(Fact::new("roof", format!("{label} · {figures}{many} ({})", roof.source())));
     }
     if run.roofs.is_empty() {
         all.push(Fact::new(

@@ -2,12 +2,15 @@
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
+use candlescope_figures::Analysis;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_reader::{ReadLimits, Run};
 use candlescope_report::advice::text;
 use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, MachineUse, RunManifest};
 use candlescope_schema::{
     Batch, HostNs, Phase, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, ThreadState, metric,
 };
+use candlescope_sql::{Sources, SqlValue, query};
 use candlescope_testkit::with;
 use serde_json::json;
 
@@ -109,12 +112,139 @@ fn a_cache_is_copied_for_no_longer_than_functions_copy_and_their_time_counts_onc
     };
     let found = made("candle_core::tensor_cat::<impl candle_core::tensor::Tensor>::cat");
     let share = 0.1 / 1.3945;
-    let all = [found.one(AdviceCode::CacheCopied).gain, found.one(AdviceCode::HotOverhead).gain];
+    // The function was seen in 64 samples.
+    let error = counting_error(share, 64.0);
+    near(found.one(AdviceCode::CacheCopied).gain, 0.75 * share, 0.875 * share, share, 0.002);
+    let gain = found.one(AdviceCode::HotOverhead).gain;
+    near(gain, 0.75 * (share - error), 0.875 * share, share + error, 0.002);
+    // Of two gains at one place the larger counts.
     let [together] = &found.diagnosis.together[..] else { panic!("{:?}", found.diagnosis.together) };
     assert_eq!(together.codes.len(), 2, "{together:?}");
-    all.into_iter().chain([together.gain]).for_each(|gain| near(gain, 0.75 * share, 0.875 * share, share, 0.002));
+    near(together.gain, 0.75 * share, 0.875 * share, share + error, 0.002);
     // Where nothing was seen to copy, what grows is something else.
     made("gemm_f32::gemm::f32::fma::gemm_basic").none(AdviceCode::CacheCopied);
+}
+
+/// Two standard errors of a share of the step's time that was seen in so many samples.
+fn counting_error(share: f64, n: f64) -> f64 {
+    2.0 * share * ((1.0 - share) / n).sqrt()
+}
+
+/// A function, and its crate.
+type Frame = (&'static str, Option<&'static str>);
+
+const CANDLE: Option<&str> = Some("candle_core");
+
+/// 64 steps of 1 ms, in whose operation stacks, outermost function first, were sampled: once in each of the first so
+/// many steps, for so many nanoseconds, on the step's own thread or on one of a pool.
+fn with_stacks(stacks: &[(&[Frame], usize, u64, bool)]) -> (Batch, RunManifest) {
+    let mut made = run(|_| 1_000_000);
+    with_child(&mut made, "decode/linear", 900_000, Phase::Decode, None);
+    let inside = made.0.spans.iter().filter(|span| span.path.path.ends_with("linear"));
+    let spans: Vec<SpanRecord> = inside.cloned().collect();
+    for (frames, n, ns, pool) in stacks {
+        let mut caller = None;
+        for (depth, (function, crate_name)) in frames.iter().enumerate() {
+            let number = made.0.stacks.len() as u64 + 1;
+            let mut frame = StackRecord::new(number, caller, depth as u16, "app", 0x10);
+            frame.function = Some((*function).into());
+            frame.crate_name = crate_name.map(Into::into);
+            made.0.stacks.push(frame);
+            caller = Some(number);
+        }
+        for span in &spans[..*n] {
+            let mut sample = StackSampleRecord::new(span.host_start, span.thread.clone(), ThreadState::Running, *ns);
+            (sample.stack, sample.step, sample.seq, sample.pool) = (caller, span.step, Some(span.seq), *pool);
+            (sample.phase, sample.path) = (span.phase, Some(span.path.clone()));
+            made.0.stack_samples.push(sample);
+        }
+    }
+    made
+}
+
+#[test]
+fn a_product_that_a_pool_shares_is_no_waiting_for_the_pool() {
+    let code = AdviceCode::HotOverhead;
+    // As stacks of SmolLM2 in Q4_1 have it, with one thread: its own share is all of the product.
+    let execute = ("candle_core::utils::BarrierPool::execute_chunked", CANDLE);
+    let closure = ("candle_core::quantized::k_quants::matmul::{{closure}}::{{closure}}", CANDLE);
+    let dot = ("candle_core::quantized::k_quants::GgmlType::vec_dot_2", CANDLE);
+    let matmul = ("candle_core::quantized::k_quants::matmul", CANDLE);
+    let own: &[Frame] = &[matmul, execute, closure, dot];
+    let alone = diagnose(&with_stacks(&[(own, 64, 700_000, false)]));
+    alone.none(code);
+    assert_eq!(alone.lacks(code), None);
+    // With two it computes 0.2 ms and waits 0.5 ms for the other one, which computes 0.3 ms, and looks for work 0.4 ms.
+    let waits: &[Frame] =
+        &[matmul, execute, ("<candle_core::utils::BarrierGuard as core::ops::drop::Drop>::drop", CANDLE)];
+    let begin = ("std::sys::backtrace::__rust_begin_short_backtrace", Some("std"));
+    let theirs: &[Frame] = &[begin, ("candle_core::utils::call_trampoline", CANDLE), closure, dot];
+    let idle: &[Frame] = &[begin];
+    let mut two = with_stacks(&[
+        (own, 64, 200_000, false),
+        (waits, 64, 500_000, false),
+        (theirs, 64, 300_000, true),
+        (idle, 64, 400_000, true),
+    ]);
+    let found = diagnose(&two);
+    let advice = found.one(code);
+    // Alone it would compute 0.3 ms more.
+    let error = counting_error(0.5, 64.0).hypot(counting_error(0.3, 64.0));
+    near(advice.gain, 0.75 * (0.2 - error), 0.875 * 0.2, 0.2 + error, 0.005);
+    assert!(advice.place.function.as_deref().is_some_and(|name| name.contains("BarrierGuard")), "{advice:?}");
+    assert!(!advice.disturbed, "{advice:?}");
+    // Where others take processors, the other thread may have been without one.
+    two.1.machine = Some(MachineUse {
+        sampled_s: 3.0,
+        processors: Some(2.0),
+        others_s: Some(3.0),
+        disturbed_s: Some(3.0),
+        ..MachineUse::default()
+    });
+    let beside = diagnose(&two);
+    let advice = beside.one(code);
+    assert!(advice.disturbed && advice.confidence.level == ConfidenceLevel::Low, "{advice:?}");
+}
+
+#[test]
+fn what_few_samples_show_is_not_told_and_more_tell_their_error() {
+    let code = AdviceCode::HotOverhead;
+    let formats: &[Frame] = &[("app::dump", Some("app")), ("core::fmt::write", Some("core"))];
+    let found = |n, ns| diagnose(&with_stacks(&[(formats, n, ns, false)]));
+    // A tenth of the time, in 35 samples and in 64.
+    let few = found(35, 6_400_000 / 35);
+    few.none(code);
+    assert_eq!(few.lacks(code), Some(Missing::MoreStackSamples));
+    let more = found(64, 100_000);
+    let (advice, error) = (more.one(code), counting_error(0.1, 64.0));
+    near(advice.gain, 0.75 * (0.1 - error), 0.0875, 0.1 + error, 0.002);
+    assert!((advice.figure("share_error").unwrap() - error / 2.0).abs() < 1e-4, "{advice:?}");
+    let told = text(&more.diagnosis).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("10.0 % of a step `decode` (7.6 % to 12.4 %, by 64 samples) is formatting text"), "{told}");
+    // A hundredth of it is nothing to look for, however few samples it has.
+    assert_eq!(found(10, 64_000).lacks(code), None);
+}
+
+#[test]
+fn what_recording_takes_is_no_gain_of_the_step_that_nothing_records() {
+    let exit = "<candlescope_core::layer::CandlescopeLayer as tracing_subscriber::layer::Layer<S>>::on_exit";
+    let records: &[Frame] = &[(exit, Some("candlescope_core")), ("rtrb::Producer<T>::push", Some("rtrb"))];
+    let computes: &[Frame] = &[("app::scores", Some("app"))];
+    let found = diagnose(&with_stacks(&[(records, 64, 200_000, false), (computes, 64, 500_000, false)]));
+    found.none(AdviceCode::HotOverhead);
+    assert_eq!(found.lacks(AdviceCode::HotOverhead), None);
+}
+
+#[test]
+fn one_thread_computes_alone_where_enough_samples_say_so() {
+    let alone: &[Frame] = &[("app::scores", Some("app"))];
+    let found = |n, ns| {
+        let mut made = with_stacks(&[(alone, n, ns, false)]);
+        made.1.environment.insert("compute_threads".into(), json!(4));
+        diagnose(&made)
+    };
+    found(64, 500_000).one(AdviceCode::SerialPart);
+    found(20, 1_600_000).none(AdviceCode::SerialPart);
 }
 
 #[test]
@@ -354,6 +484,34 @@ fn processors_that_wait() {
     let one_row = |work| sampled_with(1.0, Some(work)).one(AdviceCode::ThreadsWait).figure("one_row").unwrap();
     assert!((one_row((2_000_000, 4_000_000)) - 0.8).abs() < 0.01);
     assert_eq!((one_row((2_000_000, 1_062_500)), one_row((8_000_000, 4_000_000))), (0.0, 0.0));
+}
+
+/// Where a thread waits often, its switches are recorded in a part of the steps: share and time are of the same steps.
+#[test]
+fn time_without_a_processor_is_that_of_the_steps_of_which_it_is_known() {
+    let mut made = run(|_| 1_000_000);
+    let is_known = |n: u64| n % 4 == 1;
+    for step in made.0.steps.iter_mut().filter(|step| is_known(step.step)) {
+        (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (Some(800_000), Some(200_000), Some(0));
+    }
+    for span in made.0.spans.iter_mut().filter(|span| span.step.is_some_and(is_known)) {
+        (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (Some(800_000), Some(200_000), Some(0));
+        span.page_faults = Some(3);
+    }
+    let found = diagnose(&made);
+    let analysis = Analysis::of(&Run::open(found.dir.path()).unwrap());
+    let decode = analysis.intervals.paths.iter().find(|path| path.rollup == "decode").unwrap();
+    assert_eq!(decode.threads.faults_each(), Some(3.0), "and pages that the system provides");
+    let advice = found.one(AdviceCode::Preempted);
+    let [share, ns] = ["share", "preempted_ns"].map(|name| advice.figure(name).unwrap());
+    assert!((share - 0.2).abs() < 1e-9 && (ns - 200_000.0).abs() < 1e-6, "a fifth of 1 ms: {advice:?}");
+    let measured = advice.evidence.iter().find(|figure| figure.name == "preempted_ns").unwrap();
+    assert!((1..=16).contains(&measured.n) && advice.coverage.steps == measured.n, "{advice:?}");
+    let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
+    let answer = query(&advice.query, &sources, &ReadLimits::default(), 0).unwrap();
+    let at = answer.columns.iter().position(|column| column == "preempted_ns").unwrap();
+    let [row] = &answer.rows[..] else { panic!("{:?}", answer.rows) };
+    assert_eq!(row[at], SqlValue::Float(ns), "of the same steps");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A thread's times off the CPU, from its switches. No system call.
 
 use crate::stacks::stack_tree::NodeIndex;
-use candlescope_core::stacks::{MonotonicNs, RawStackSample};
 use candlescope_core::ThreadState;
+use candlescope_core::stacks::{MonotonicNs, RawStackSample};
 
 /// Shorter times off the CPU are in the events only.
 const LEAST_NS: u64 = 20_000;
@@ -11,7 +11,7 @@ const MOST_PER_SECOND: u32 = 2_000;
 
 /// Where a thread is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whereabouts {
+enum CpuState {
     Unknown,
     On,
     Off { since: u64, preempted: bool, stack: Option<NodeIndex> },
@@ -21,7 +21,7 @@ enum Whereabouts {
 #[derive(Debug)]
 pub(super) struct OffCpu {
     tid: u64,
-    at: Whereabouts,
+    at: CpuState,
     /// The stack with which the thread is about to leave the CPU.
     leaving: Option<NodeIndex>,
     second: u64,
@@ -33,19 +33,19 @@ pub(super) type EndedWait = (Option<NodeIndex>, RawStackSample);
 
 impl OffCpu {
     pub(super) fn new(tid: u64) -> Self {
-        Self { tid, at: Whereabouts::Unknown, leaving: None, second: 0, in_second: 0 }
+        Self { tid, at: CpuState::Unknown, leaving: None, second: 0, in_second: 0 }
     }
 
     /// The thread was seen waiting.
     pub(super) fn was_waiting(&mut self, time: u64) {
-        self.at = Whereabouts::Off { since: time, preempted: false, stack: None };
+        self.at = CpuState::Off { since: time, preempted: false, stack: None };
     }
 
     pub(super) fn is_on(&self) -> Option<bool> {
         match self.at {
-            Whereabouts::Unknown => None,
-            Whereabouts::On => Some(true),
-            Whereabouts::Off { .. } => Some(false),
+            CpuState::Unknown => None,
+            CpuState::On => Some(true),
+            CpuState::Off { .. } => Some(false),
         }
     }
 
@@ -56,27 +56,27 @@ impl OffCpu {
 
     pub(super) fn off(&mut self, time: u64, preempted: bool) {
         let stack = self.leaving.take();
-        self.at = Whereabouts::Off { since: time, preempted, stack };
+        self.at = CpuState::Off { since: time, preempted, stack };
     }
 
     pub(super) fn on(&mut self, time: u64) -> Option<EndedWait> {
-        let before = std::mem::replace(&mut self.at, Whereabouts::On);
+        let before = std::mem::replace(&mut self.at, CpuState::On);
         self.ended(before, time)
     }
 
     /// Events are missing.
     pub(super) fn forget(&mut self) {
-        (self.at, self.leaving) = (Whereabouts::Unknown, None);
+        (self.at, self.leaving) = (CpuState::Unknown, None);
     }
 
     /// Sampling ends: a time off the CPU does too, as far as it counts.
     pub(super) fn finish(&mut self, time: u64) -> Option<EndedWait> {
-        let before = std::mem::replace(&mut self.at, Whereabouts::Unknown);
+        let before = std::mem::replace(&mut self.at, CpuState::Unknown);
         self.ended(before, time)
     }
 
-    fn ended(&mut self, before: Whereabouts, time: u64) -> Option<EndedWait> {
-        let Whereabouts::Off { since, preempted, stack } = before else { return None };
+    fn ended(&mut self, before: CpuState, time: u64) -> Option<EndedWait> {
+        let CpuState::Off { since, preempted, stack } = before else { return None };
         let weight_ns = time.saturating_sub(since);
         if weight_ns < LEAST_NS {
             return None;

@@ -16,13 +16,13 @@ use std::sync::Arc;
 pub(super) trait Table: Send + Default {
     /// The record of a row.
     type Record;
-    /// The table.
+    /// Which table of a run it is.
     const KIND: RecordKind;
 
-    /// Adds one row.
+    /// Takes another record into the row group.
     fn push(&mut self, record: &Self::Record);
 
-    /// Rows held.
+    /// How many rows are collected so far.
     fn rows(&self) -> usize;
 
     /// The columns in the order of the run format.

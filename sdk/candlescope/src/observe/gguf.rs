@@ -37,7 +37,7 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
             quantised => (format!("{quantised:?}"), stored),
         };
         let (stored, bytes) = (stored as u64, bytes as u64);
-        Some((at, Stored { name, dims: info.shape.into_dims(), dtype, stored, bytes }))
+        Some((at, StoredTensor { name, dims: info.shape.into_dims(), dtype, stored, bytes }))
     });
     let name = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok());
     let number = |key: &str| content.metadata.get(key).map(|value| value.to_u32().ok().map(u64::from));
@@ -51,13 +51,13 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
 pub struct ObservedGguf<R> {
     file: R,
     /// By their place in the file.
-    tensors: HashMap<u64, Stored>,
+    tensors: HashMap<u64, StoredTensor>,
     /// Place of the tensor being read, and the bytes of it that are still to come.
     reading: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
-struct Stored {
+struct StoredTensor {
     name: String,
     dims: Vec<usize>,
     /// In memory.

@@ -32,7 +32,7 @@ pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
     modules::begin_loading();
     super::threads::check_threads(vb.device());
     let (prefix, dtype, device) = (vb.prefix(), vb.dtype(), vb.device().clone());
-    let observed: Box<dyn SimpleBackend> = Box::new(Observed { inner: vb.root() });
+    let observed: Box<dyn SimpleBackend> = Box::new(ObservedBackend { inner: vb.root() });
     let outer = VarBuilder::from_backend(observed, HIDDEN, device).to_dtype(dtype);
     if prefix.is_empty() { outer } else { outer.set_prefix(prefix) }
 }
@@ -41,12 +41,12 @@ pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
 /// of the builder inside cannot be read, so that of the outer one stands for it: a type that no tensor can have.
 const HIDDEN: DType = DType::F6E2M3;
 
-struct Observed<'a> {
+struct ObservedBackend<'a> {
     /// At its root: names that come here are full.
     inner: VarBuilder<'a>,
 }
 
-impl Observed<'_> {
+impl ObservedBackend<'_> {
     /// The builder inside, on the device that the one outside was set to.
     fn on(&self, device: &Device) -> VarBuilder<'_> {
         let inner = self.inner.clone();
@@ -62,7 +62,7 @@ fn told(name: &str, tensor: Tensor) -> Tensor {
     tensor
 }
 
-impl SimpleBackend for Observed<'_> {
+impl SimpleBackend for ObservedBackend<'_> {
     fn get(&self, shape: Shape, name: &str, hints: Init, dtype: DType, device: &Device) -> Result<Tensor> {
         Ok(told(name, self.on(device).get_with_hints_dtype(shape, name, hints, dtype)?))
     }

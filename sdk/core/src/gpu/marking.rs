@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 const KINDS: usize = 512;
 
 /// What the session's threads share about GPU marks.
-pub(crate) struct Marking {
+pub(crate) struct MarkingState {
     pub(crate) lanes: Arc<dyn GpuLanes>,
     pub(crate) timing: GpuTiming,
     pub(crate) counts: MarkCounts,
@@ -23,7 +23,7 @@ pub(crate) struct Marking {
     pub(crate) kinds: StepKinds,
 }
 
-impl Marking {
+impl MarkingState {
     pub(crate) fn new(lanes: Arc<dyn GpuLanes>, timing: GpuTiming) -> Self {
         Self {
             lanes,

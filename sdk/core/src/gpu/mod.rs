@@ -19,7 +19,7 @@ pub use activity::{
     Activity, ActivityError, ActivitySink, Correlator, GraphNode, OUTSIDE_WINDOW, RawKernel, Undelivered,
 };
 pub use gpu_clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
-pub(crate) use marking::{Marking, StepKind};
+pub(crate) use marking::{MarkingState, StepKind};
 
 /// How GPU time is taken: a tier of detail, and what it may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

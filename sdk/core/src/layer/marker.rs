@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::mark_plan::{Plan, detail};
 use crate::clock::{TickSource, Ticks};
-use crate::gpu::{GpuLane, GpuTiming, MarkId, Marking, NoMark};
+use crate::gpu::{GpuLane, GpuTiming, MarkId, MarkingState, NoMark};
 use crate::raw::flag;
 use crate::vocabulary::GpuTier;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,7 +65,7 @@ struct OpenStep {
 }
 
 impl Marker {
-    pub(super) fn new(shared: &Marking, thread: u32) -> Self {
+    pub(super) fn new(shared: &MarkingState, thread: u32) -> Self {
         Self {
             thread,
             lane: shared.lanes.lane(thread),
@@ -85,7 +85,7 @@ impl Marker {
     /// mark, whatever the tier.
     pub(super) fn enter(
         &mut self,
-        shared: &Marking,
+        shared: &MarkingState,
         ticks: &TickSource,
         frame: &mut Frame,
         parent: Option<&Frame>,
@@ -117,7 +117,7 @@ impl Marker {
     }
 
     /// An interval has ended at `end`.
-    pub(super) fn exit(&mut self, shared: &Marking, ticks: &TickSource, frame: &mut Frame, end: Ticks) {
+    pub(super) fn exit(&mut self, shared: &MarkingState, ticks: &TickSource, frame: &mut Frame, end: Ticks) {
         if frame.gpu & detail::MARKED != 0 {
             frame.marks[1] = self.mark(shared, ticks);
         }
@@ -131,7 +131,7 @@ impl Marker {
         self.lane.wait(ns)
     }
 
-    fn begin_step(&mut self, shared: &Marking, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
+    fn begin_step(&mut self, shared: &MarkingState, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
         let mut cold = false;
         let chosen = match self.timing.tier {
             GpuTier::Off => detail::NONE,
@@ -170,7 +170,7 @@ impl Marker {
         chosen
     }
 
-    fn end_step(&mut self, shared: &Marking, frame: &Frame, end: Ticks) {
+    fn end_step(&mut self, shared: &MarkingState, frame: &Frame, end: Ticks) {
         // Steps nearly always end in the reverse order of their beginning; a step that does not also ends those inside
         // it.
         let Some(at) = self.open.iter().rposition(|open| open.seq == frame.seq) else { return };
@@ -212,7 +212,7 @@ impl Marker {
     /// launch takes two to three times as long), so nothing can have been launched between two marks that are less than
     /// the shortest recording time apart. If layers follow one another directly, with the end of one at the start of
     /// the next, that saves nearly half of the marks.
-    fn mark(&mut self, shared: &Marking, ticks: &TickSource) -> u32 {
+    fn mark(&mut self, shared: &MarkingState, ticks: &TickSource) -> u32 {
         let before = ticks.now().0;
         if let Some((id, made)) = self.last
             && self.made >= SHARE_AFTER
@@ -259,7 +259,7 @@ impl Marker {
     /// tier just when the device is busy. So the longest time among the quickest eighth of each block of marks is
     /// taken. The lowest such value over all blocks and threads is the usual cost of a mark, and what a mark took
     /// beyond twice that was waiting.
-    fn cost(&mut self, shared: &Marking, took: u64) -> u64 {
+    fn cost(&mut self, shared: &MarkingState, took: u64) -> u64 {
         let at = (self.made as usize).wrapping_sub(1) % BLOCK;
         self.took[at] = took;
         if at == BLOCK - 1 {

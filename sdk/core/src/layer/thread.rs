@@ -38,7 +38,7 @@ const RESERVED_FOR_STEPS: usize = 64;
 pub(crate) struct ThreadState {
     session: u64,
     /// Set if nothing is recorded on this thread; the fields below are empty then.
-    aside: Option<Aside>,
+    aside: Option<UnrecordedThread>,
     pub(crate) cache: MetaCache,
     /// The open intervals are the first `depth` of these. They are written and read field by field and in place: a
     /// frame copied through the stack is read back in wide loads before its narrow stores have completed, which costs
@@ -76,7 +76,7 @@ pub(crate) struct ThreadState {
 
 /// The state of a thread that records nothing.
 #[derive(Debug, Clone, Copy)]
-enum Aside {
+enum UnrecordedThread {
     /// A thread of the profiler, or one that came after the session had ended, or in a forked child, where the session
     /// belongs to the parent.
     Muted,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// models again and again must not run out of them.
 const MAX_LATE: u64 = 16_384;
 
-/// Of one session.
+/// What one session knows of modules: which spans had none, and the model's facts.
 #[derive(Debug)]
 pub(crate) struct Watch {
     session: u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What becomes of a step that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begin {
+pub(crate) enum StepRole {
     /// Nothing of an experiment.
     Usual,
     /// It is part of the stretch that is open; a stretch begins with it if `first`.
@@ -16,7 +16,7 @@ pub(crate) enum Begin {
 }
 
 /// A step that begins.
-pub(crate) struct Beginning<'a> {
+pub(crate) struct StepBegin<'a> {
     pub(crate) thread: u64,
     pub(crate) name: &'a Arc<str>,
     /// Number of the name's text.
@@ -37,11 +37,11 @@ pub(super) struct Stretch {
     /// Number of the step; known only after the stretch has begun.
     pub(super) step: u64,
     pub(super) start: Ticks,
-    pub(super) planned: Planned,
+    pub(super) planned: StretchPlan,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Planned {
+pub(super) struct StretchPlan {
     pub(super) arm: usize,
     pub(super) delayed: bool,
     pub(super) pair: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Course {
     pub(super) began: Option<Ticks>,
     pub(super) stretch: Option<Stretch>,
     /// The second of a pair.
-    pub(super) second: Option<Planned>,
+    pub(super) second: Option<StretchPlan>,
     /// Stretches and pairs so far.
     pub(super) stretches: u64,
     pub(super) pairs: u64,
@@ -101,7 +101,7 @@ impl Course {
 }
 
 /// What a step that begins is to the stretch that is open.
-pub(super) enum Sees {
+pub(super) enum StepRelation {
     /// Something that runs in it.
     Part,
     /// The next of its kind, for the same request: the stretch has ended.
@@ -111,20 +111,20 @@ pub(super) enum Sees {
 }
 
 impl Stretch {
-    pub(super) fn sees(&self, step: &Beginning<'_>) -> Sees {
+    pub(super) fn sees(&self, step: &StepBegin<'_>) -> StepRelation {
         let other_request = step.request != 0 && self.request != 0 && step.request != self.request;
         let same_kind = step.text == self.text && step.phase == self.phase;
         if step.thread != self.thread {
             // A request may go on on another thread.
             let moved = same_kind && step.request != 0 && step.request == self.request;
-            return if moved { Sees::Next } else { Sees::Part };
+            return if moved { StepRelation::Next } else { StepRelation::Part };
         }
         match phase_of(step.phase) {
-            _ if other_request => Sees::End,
-            _ if same_kind => Sees::Next,
+            _ if other_request => StepRelation::End,
+            _ if same_kind => StepRelation::Next,
             // What decides on the next token, and what is between phases, follows from the step.
-            Some(Phase::Sample) | None => Sees::Part,
-            Some(_) => Sees::End,
+            Some(Phase::Sample) | None => StepRelation::Part,
+            Some(_) => StepRelation::End,
         }
     }
 }

@@ -21,7 +21,7 @@ mod on_thread;
 mod path_tree;
 mod steering;
 
-pub(crate) use course::{Begin, Beginning};
+pub(crate) use course::{StepBegin, StepRole};
 pub(crate) use experiment::{Arm, Experiment};
 pub(crate) use on_thread::OnThread;
 pub(crate) use path_tree::{Asked, NOWHERE, Tree};

@@ -1,7 +1,7 @@
 //! Steers an experiment: begins and ends its stretches as steps begin.
 
 use super::assigned::Assigned;
-use super::course::{Begin, Beginning, Course, Planned, Sees, Stretch, StretchTold};
+use super::course::{Course, StepBegin, StepRelation, StepRole, Stretch, StretchPlan, StretchTold};
 use super::experiment::{Ended, Experiment, Sums};
 use crate::clock::Ticks;
 use crate::probe::mixed;
@@ -36,34 +36,34 @@ struct DelayDose {
 impl Experiment {
     /// A step begins that is inside no other. Only the thread whose stretch is open waits for another one here, and that
     /// one for nobody.
-    pub(crate) fn begin(&self, step: &Beginning<'_>) -> Begin {
+    pub(crate) fn begin(&self, step: &StepBegin<'_>) -> StepRole {
         let mut course = match self.course.try_lock() {
             Ok(course) => course,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) if step.is_kind => self.course.lock().unwrap_or_else(PoisonError::into_inner),
             Err(TryLockError::WouldBlock) => {
-                return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
+                return self.assigned().map_or(StepRole::Usual, |of| StepRole::Part { of, first: false });
             }
         };
         if let Some(stretch) = &course.stretch {
             let lost = step.thread != stretch.thread && self.is_lost(stretch, step.now);
             match stretch.sees(step) {
-                Sees::Part if !lost => {
-                    return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
+                StepRelation::Part if !lost => {
+                    return self.assigned().map_or(StepRole::Usual, |of| StepRole::Part { of, first: false });
                 }
-                Sees::Next if !lost => self.close(&mut course, Some(step.now)),
-                Sees::End if !lost => self.close(&mut course, None),
+                StepRelation::Next if !lost => self.close(&mut course, Some(step.now)),
+                StepRelation::End if !lost => self.close(&mut course, None),
                 _ => self.drop_stretch(&mut course),
             }
         }
         self.steps.fetch_add(u64::from(step.is_kind), Relaxed);
         if !step.is_kind || self.is_over() {
-            return Begin::Usual;
+            return StepRole::Usual;
         }
-        let Some(planned) = self.plan(&mut course, step) else { return Begin::Usual };
+        let Some(planned) = self.plan(&mut course, step) else { return StepRole::Usual };
         course.stretches += 1;
         let of = Assigned::new(course.stretches, planned.arm, planned.delayed);
-        let Beginning { thread, text, phase, request, now, .. } = *step;
+        let StepBegin { thread, text, phase, request, now, .. } = *step;
         let name = step.name.clone();
         course.stretch = Some(Stretch { thread, name, text, phase, request, step: 0, start: now, planned });
         self.sums.set(&Sums::default());
@@ -71,11 +71,11 @@ impl Experiment {
         self.step_end.store(0, Relaxed);
         self.allow(&course, planned, now);
         self.set_open(Some(of));
-        Begin::Part { of, first: true }
+        StepRole::Part { of, first: true }
     }
 
     /// The second of a pair, or the first of the next one if it is time for it.
-    fn plan(&self, course: &mut Course, step: &Beginning<'_>) -> Option<Planned> {
+    fn plan(&self, course: &mut Course, step: &StepBegin<'_>) -> Option<StretchPlan> {
         let now = step.now;
         if let Some(second) = &course.second {
             // Of another kind of step it would be no pair.
@@ -107,8 +107,8 @@ impl Experiment {
         course.since = 0;
         course.between = (random >> 40) % (BETWEEN + 1);
         let (pair, delayed) = (self.first_pair + course.pairs, random & 1 != 0 && !only_tells);
-        let Beginning { text, phase, .. } = *step;
-        Some(Planned { arm, delayed, pair, first_had_next: None, only_tells, text, phase })
+        let StepBegin { text, phase, .. } = *step;
+        Some(StretchPlan { arm, delayed, pair, first_had_next: None, only_tells, text, phase })
     }
 
     /// What a delayed stretch of a target may add; `None` while nothing is known of its stretches.
@@ -123,7 +123,7 @@ impl Experiment {
     }
 
     /// Says what the stretch that begins may add in all, whatever its intervals turn out to take.
-    fn allow(&self, course: &Course, planned: Planned, now: Ticks) {
+    fn allow(&self, course: &Course, planned: StretchPlan, now: Ticks) {
         let dose = self.dose(course, planned.arm, now).filter(|_| planned.delayed);
         let on_host = self.arms.get(planned.arm).is_none_or(|arm| arm.side == Side::Host);
         let unit_ns = if on_host { self.ns_per_tick } else { 1.0 };
@@ -135,7 +135,7 @@ impl Experiment {
 
     /// Notes what a stretch says of those that follow.
     fn tell(&self, course: &mut Course, stretch: &Stretch, end: Ticks, sums: &Sums) {
-        let Planned { arm: at, delayed, .. } = stretch.planned;
+        let StretchPlan { arm: at, delayed, .. } = stretch.planned;
         let (Some(arm), Some(told)) = (self.arms.get(at), course.told.get_mut(at)) else { return };
         let host_ns = sums.interval_ticks.load(Relaxed) as f64 * self.ns_per_tick;
         let asked_ns = arm.asked_ns(sums.intervals.load(Relaxed), host_ns);
@@ -153,7 +153,7 @@ impl Experiment {
     fn close(&self, course: &mut Course, next: Option<Ticks>) {
         self.set_open(None);
         let Some(stretch) = course.stretch.take() else { return };
-        let Planned { arm, delayed, pair, first_had_next, only_tells, .. } = stretch.planned;
+        let StretchPlan { arm, delayed, pair, first_had_next, only_tells, .. } = stretch.planned;
         self.charge(course, arm);
         // Without a next step the stretch is its step, and so is what counts.
         let sums = if next.is_some() { &self.sums } else { &self.sums_at_step_end };
@@ -183,7 +183,7 @@ impl Experiment {
         match first_had_next {
             None => {
                 let first_had_next = Some(next.is_some());
-                course.second = kept.then_some(Planned { delayed: !delayed, first_had_next, ..stretch.planned });
+                course.second = kept.then_some(StretchPlan { delayed: !delayed, first_had_next, ..stretch.planned });
             }
             Some(had_next) if kept && had_next == next.is_some() => {
                 if let Some(arm) = self.arms.get(arm) {

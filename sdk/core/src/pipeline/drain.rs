@@ -15,7 +15,7 @@ use super::enrich::Enricher;
 use super::fanout::Lane;
 use super::in_place::InPlace;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
-use super::resolved::Resolved;
+use super::resolved::ResolvedRecords;
 use super::stack_join::Stacks;
 use crate::HostNs;
 use crate::budget::Cost;
@@ -69,7 +69,7 @@ pub(crate) struct Drain {
     resolver: Resolver,
     sources: Vec<Source>,
     thread_names: FxHashSet<Arc<str>>,
-    resolved: Resolved,
+    resolved: ResolvedRecords,
     enricher: Enricher,
     /// What each request caused.
     accounts: Accounts,
@@ -116,7 +116,7 @@ impl Drain {
             resolver,
             sources: Vec::new(),
             thread_names: FxHashSet::default(),
-            resolved: Resolved::default(),
+            resolved: ResolvedRecords::default(),
             enricher,
             accounts,
             gone: ThreadSums::default(),

@@ -8,7 +8,7 @@
 
 use super::attribute::{Attribution, Kernels};
 use super::mark_times::{Lookup, MarkTimes};
-use super::resolved::{ColdStep, MarkedSpan, Resolved};
+use super::resolved::{ColdStep, MarkedSpan, ResolvedRecords};
 use super::stack_join::Stacks;
 use crate::HostNs;
 use crate::clock::TickMapper;
@@ -69,7 +69,7 @@ fn nesting_tolerance(parent_ns: i64) -> i64 {
 
 /// A batch that is held back.
 struct HeldBatch {
-    resolved: Resolved,
+    resolved: ResolvedRecords,
     since: Instant,
     waits_for: WaitsFor,
     /// First start and last end of its intervals on the host.
@@ -93,7 +93,7 @@ enum WaitsFor {
 }
 
 impl HeldBatch {
-    fn new(resolved: Resolved) -> Self {
+    fn new(resolved: ResolvedRecords) -> Self {
         let unknown = resolved.marked.len();
         let spans = &resolved.batch.spans;
         let begins = spans.iter().map(|span| span.host_start).min().unwrap_or(HostNs(i64::MAX));
@@ -212,7 +212,7 @@ impl Enricher {
     }
 
     /// Takes in a batch.
-    pub(crate) fn add(&mut self, resolved: Resolved) {
+    pub(crate) fn add(&mut self, resolved: ResolvedRecords) {
         if resolved.batch.is_empty() {
             return;
         }
@@ -341,7 +341,7 @@ impl Enricher {
 
     /// Gives a batch's records their GPU time, as far as it is known.
     fn finish(&mut self, held: HeldBatch, shared: &Shared) -> Batch {
-        let Resolved { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
+        let ResolvedRecords { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
         if !marked.is_empty() {
             self.set_marked(&mut batch, &marked, cold);
             self.check_nesting(&batch);

@@ -11,7 +11,9 @@ fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
     // In each batch, the first interval ends last on the device.
     for batch in 0..BATCHES {
         let marked = (0..10).map(|n| MarkedSpan { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
-        enricher.held.push_back(HeldBatch::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
+        enricher
+            .held
+            .push_back(HeldBatch::new(ResolvedRecords { marked: marked.collect(), ..ResolvedRecords::default() }));
     }
     let mut mark = 0;
     let mut learn = |enricher: &mut Enricher, n: u32| {

@@ -55,7 +55,7 @@ struct Order {
     copies: Vec<(usize, u32)>,
 }
 
-/// What is known.
+/// Kernels in order of which it is known what launched each: a captured graph, or a step.
 #[derive(Debug)]
 struct Pattern {
     order: Order,

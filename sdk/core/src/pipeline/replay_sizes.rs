@@ -61,7 +61,7 @@ pub(crate) struct MissingRecords {
 
 /// A way in which replays of a graph ran.
 #[derive(Debug)]
-struct Way {
+struct ReplayWay {
     ran: ReplayRecords,
     /// How many did.
     replays: u32,
@@ -73,7 +73,7 @@ struct Way {
 #[derive(Debug, Default)]
 struct Sizes {
     replays: u32,
-    ways: Vec<Way>,
+    ways: Vec<ReplayWay>,
 }
 
 /// The replays of all graphs.
@@ -125,7 +125,7 @@ impl Sizes {
     }
 
     /// The way in which a replay ran this.
-    fn way(&mut self, ran: ReplayRecords) -> &mut Way {
+    fn way(&mut self, ran: ReplayRecords) -> &mut ReplayWay {
         let at = match self.ways.iter().position(|way| way.ran == ran) {
             Some(at) => at,
             None => {
@@ -133,7 +133,7 @@ impl Sizes {
                     let least = self.ways.iter().map(|way| way.replays).min().unwrap_or(0);
                     self.ways.retain(|way| way.replays > least);
                 }
-                self.ways.push(Way { ran, replays: 0, told: Vec::new() });
+                self.ways.push(ReplayWay { ran, replays: 0, told: Vec::new() });
                 self.ways.len() - 1
             }
         };

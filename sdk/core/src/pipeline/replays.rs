@@ -325,7 +325,7 @@ impl Replay {
         taken.map(|(place, _)| place).collect()
     }
 
-    /// The graph.
+    /// Number of the graph that its kernels are nodes of.
     pub(crate) fn graph(&self) -> Option<u32> {
         self.kernels.iter().find_map(|(_, kernel)| kernel.graph)
     }

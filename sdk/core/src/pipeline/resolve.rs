@@ -13,7 +13,7 @@ mod work_of_step;
 
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
-use super::resolved::Resolved;
+use super::resolved::ResolvedRecords;
 use super::thread_infos::ThreadInfos;
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
@@ -114,7 +114,13 @@ impl Resolver {
     }
 
     /// Takes one record of `thread`; steps that are finished with it go to `out`.
-    pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Resolved) {
+    pub(crate) fn feed(
+        &mut self,
+        thread: &mut ThreadStream,
+        raw: Raw,
+        around: &Surroundings<'_>,
+        out: &mut ResolvedRecords,
+    ) {
         match raw {
             Raw::Work(work) => thread.pending.get_or_insert_default().work = work,
             Raw::Counts(counts) => thread.pending.get_or_insert_default().counts = counts,
@@ -194,14 +200,19 @@ impl Resolver {
 
     /// Adds the unrecorded steps that have come since the last recorded one to it, if it is still here: it may have
     /// been the last one for long.
-    pub(crate) fn add_unrecorded(&mut self, out: &mut Resolved) {
+    pub(crate) fn add_unrecorded(&mut self, out: &mut ResolvedRecords) {
         if let Some(step) = out.batch.steps.last_mut().filter(|_| !self.unrecorded.is_empty()) {
             step.unrecorded.get_or_insert_default().append(&mut self.unrecorded);
         }
     }
 
     /// No more records come from `thread`: what is buffered goes out, below `(lost)` if the parent is still open.
-    pub(crate) fn finish_thread(&mut self, thread: &mut ThreadStream, around: &Surroundings<'_>, out: &mut Resolved) {
+    pub(crate) fn finish_thread(
+        &mut self,
+        thread: &mut ThreadStream,
+        around: &Surroundings<'_>,
+        out: &mut ResolvedRecords,
+    ) {
         for mut buffer in std::mem::take(&mut thread.steps) {
             self.resolve_part(&mut buffer, &thread.info, around, out);
         }
@@ -213,7 +224,7 @@ impl Resolver {
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Resolved,
+        out: &mut ResolvedRecords,
     ) {
         self.place_announced(buffer, around);
         if buffer.items.is_empty() {
@@ -237,7 +248,7 @@ impl Resolver {
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Resolved,
+        out: &mut ResolvedRecords,
     ) {
         let first = &buffer.items[self.scratch.order[0] as usize];
         let trace = trace_of(first, around.shared);
@@ -273,7 +284,7 @@ impl Resolver {
         annotation: Option<Annotation>,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Resolved,
+        out: &mut ResolvedRecords,
     ) {
         let name = self.name(item.name, around);
         let path = if item.step == NO_STEP {
@@ -303,7 +314,7 @@ impl Resolver {
         trace_id: TraceId,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Resolved,
+        out: &mut ResolvedRecords,
     ) {
         if is_helper(&path) {
             self.helper_spans += 1;
@@ -346,7 +357,7 @@ impl Resolver {
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Resolved,
+        out: &mut ResolvedRecords,
     ) {
         let name = self.name(root.name, around);
         let start = around.mapper.to_host(root.start);

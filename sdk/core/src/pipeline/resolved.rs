@@ -6,7 +6,7 @@ use crate::record::Batch;
 
 /// Records that are resolved, and the marks from which their GPU time is made.
 #[derive(Default)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedRecords {
     pub(crate) batch: Batch,
     pub(super) marked: Vec<MarkedSpan>,
     /// The steps of windows among them, except those inside other such steps.
@@ -48,7 +48,7 @@ pub(super) struct EnclosingStep {
     cold: bool,
 }
 
-impl Resolved {
+impl ResolvedRecords {
     /// Notes the marks of the span that was added last.
     pub(crate) fn note(&mut self, item: &RawInterval, thread: u32) {
         let span = self.batch.spans.len().saturating_sub(1) as u32;

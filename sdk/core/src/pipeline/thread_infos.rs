@@ -22,7 +22,7 @@ impl ThreadInfos {
         self.known.insert(u64::from(info.index), Arc::clone(info));
     }
 
-    /// It has ended.
+    /// A thread has ended: it is remembered for what still waits, with the last [`MOST_ENDED`].
     pub(crate) fn has_ended(&mut self, index: u32) {
         self.ended.push_back(u64::from(index));
         if self.ended.len() > MOST_ENDED

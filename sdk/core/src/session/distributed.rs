@@ -26,7 +26,7 @@ const THIS_MACHINE: [&str; 4] = ["localhost", "127.0.0.1", "::1", "0.0.0.0"];
 
 /// One of several processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Distributed {
+pub(super) struct JobRank {
     pub(super) rank: u32,
     pub(super) processes: u32,
     /// The job whose ranks they are.
@@ -34,11 +34,11 @@ pub(super) struct Distributed {
 }
 
 /// What the environment says on this machine; `None` where this is the only process.
-pub(super) fn from_environment(host: &str) -> Option<Distributed> {
+pub(super) fn from_environment(host: &str) -> Option<JobRank> {
     found(host, |name| std::env::var(name).ok())
 }
 
-fn found(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<Distributed> {
+fn found(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<JobRank> {
     let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
     // The first launcher that says anything is the innermost: that it started one process ends the search.
     let said = |of: &'static Launcher| Some((of, number(of.rank)?, number(of.processes)?));
@@ -54,14 +54,14 @@ fn found(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<Distri
     };
     let job: Vec<String> = launcher.job.iter().filter_map(part).collect();
     let job = (!job.is_empty()).then(|| job.join("/"));
-    (processes > 1 && rank < processes).then_some(Distributed { rank, processes, job })
+    (processes > 1 && rank < processes).then_some(JobRank { rank, processes, job })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Option<Distributed> {
+    fn of(pairs: &[(&str, &str)]) -> Option<JobRank> {
         found("node-7", |name| pairs.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_string()))
     }
 

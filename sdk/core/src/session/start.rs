@@ -5,7 +5,7 @@ use crate::HostNs;
 use crate::clock::TickMapper;
 use crate::collector::Collector;
 use crate::control::Control;
-use crate::gpu::{Activity, Marking};
+use crate::gpu::{Activity, MarkingState};
 use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
 use crate::live_manifest::{LiveManifest, add_environment};
@@ -219,7 +219,7 @@ impl SessionBuilder {
         }
         let hooks = Hooks {
             taps: std::mem::take(&mut self.taps),
-            gpu: self.gpu.as_ref().map(|(clock, timing)| Marking::new(clock.lanes(), *timing)),
+            gpu: self.gpu.as_ref().map(|(clock, timing)| MarkingState::new(clock.lanes(), *timing)),
             correlator: self.kernels.as_ref().map(|(activity, _)| activity.correlator()),
             probe: self.overhead_probe.or(self.cost.map(|_| crate::budget::PROBE)).map(Probe::new),
             diagnostics: self.diagnostics.clone(),
@@ -268,7 +268,7 @@ struct ThreadNeeds<'a> {
 }
 
 /// The collectors, where their samples go, what stops them, and where their failures go.
-type Collecting = (Vec<Box<dyn Collector>>, Sender<Vec<SampleRecord>>, Receiver<()>, collect::Failures);
+type CollectorSetup = (Vec<Box<dyn Collector>>, Sender<Vec<SampleRecord>>, Receiver<()>, collect::Failures);
 
 /// The sampler of stacks, and what stops it.
 type Sampling = (Box<dyn StackSource>, Receiver<()>);
@@ -291,7 +291,7 @@ impl ThreadNeeds<'_> {
         &self,
         activity: Option<Box<dyn Activity>>,
         sampling: Option<Sampling>,
-        collecting: Collecting,
+        collecting: CollectorSetup,
     ) -> Result<Threads, StartError> {
         let no_thread = |name| move |source| StartError::Thread { name, source };
         let kernels = activity.map(|activity| self.spawn_recorder(activity)).transpose();

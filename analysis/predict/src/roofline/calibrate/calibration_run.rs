@@ -42,15 +42,11 @@ pub struct CalibrationRun {
 /// Runs cannot be calibrated with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "its messages say what the fields are")]
 pub enum CalibrationError {
     /// A run lacks something.
     #[error("the run `{run}` cannot be used: it lacks {lacks}. Record it with `candlescope profile`")]
-    Lacks {
-        /// The run.
-        run: String,
-        /// What it lacks.
-        lacks: String,
-    },
+    Lacks { run: String, lacks: String },
     /// Some ran on a GPU, some on a CPU.
     #[error("`{0}` did not run on the same kind of device as the runs before it: calibrate a device at a time")]
     Mixed(String),

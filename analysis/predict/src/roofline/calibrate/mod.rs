@@ -41,7 +41,7 @@ const SEED: u64 = 0x5eed;
 
 /// A parameter that was fitted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Fitted {
+pub struct FittedValue {
     /// `read`, `flops`, `kernel_floor`, `launch` or `sync`, as in a peaks file; on a processor also `panels`; in the
     /// finer form also `product`, `kernel`, `strided`, `index`, `read_prompt`, `read_unaligned`, `serial`, `gap`,
     /// `product_launch`, `strided_launch` and `divided_launch`; `recording` is what recording a launch cost in these
@@ -77,7 +77,7 @@ pub struct Calibration {
     /// Latencies of the runs.
     pub latencies: usize,
     /// Every parameter of the form, those that the runs do not determine included.
-    pub fitted: Vec<Fitted>,
+    pub fitted: Vec<FittedValue>,
     /// Root of the weighted mean square of log(predicted ÷ measured), of the runs that were fitted.
     pub residual: f64,
     /// Every figure of every run: fitted, without its case, and, with two models or more, without its model.
@@ -212,7 +212,13 @@ fn account(
 }
 
 /// A parameter as reports have it. `value` and `drawn` are logarithms.
-fn one(parameter: Parameter, value: f64, mut drawn: Vec<f64>, determined: bool, datasheet: Option<&Device>) -> Fitted {
+fn one(
+    parameter: Parameter,
+    value: f64,
+    mut drawn: Vec<f64>,
+    determined: bool,
+    datasheet: Option<&Device>,
+) -> FittedValue {
     let (kind, dtype, of) = match parameter {
         Parameter::Bandwidth(of) => ("read", None, of),
         Parameter::Flops(multiply) => ("flops", Some(multiply), None),
@@ -247,5 +253,5 @@ fn one(parameter: Parameter, value: f64, mut drawn: Vec<f64>, determined: bool, 
         ("flops", Some(dtype)) => device.flops.get(&dtype).copied(),
         _ => None,
     });
-    Fitted { kind, dtype, of, value, share: peak.map(|peak| value / peak), interval, determined }
+    FittedValue { kind, dtype, of, value, share: peak.map(|peak| value / peak), interval, determined }
 }

@@ -17,8 +17,14 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
         ),
         format!(
             "Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches; the \
-             upper end of the gain is what `analyze --what-if graph` says, with kernels as fast as recorded, as \
-             far as it comes from waiting"
+             upper end of the gain is {}",
+            match it.advice.figure("replayed_steps") {
+                Some(_) => {
+                    "what `analyze --what-if graph` says, with kernels as fast as recorded, as far as it comes from \
+                     waiting"
+                }
+                None => "all of that waiting: these steps cannot be replayed as a graph, and may keep some of it",
+            }
         ),
     )
 }

@@ -8,7 +8,8 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
         others.map_or("other threads".to_string(), |n| format!("others, which use {} processors,", significant(n)));
     (
         format!(
-            "for {} of a step `{phase}` ({}) it was ready to go on and {who} had its processor",
+            "for {} of the time of steps `{phase}` ({} a step on average) they were ready to go on and {who} had their \
+             processor",
             it.share("share"),
             it.time("preempted_ns")
         ),
@@ -27,6 +28,6 @@ pub(super) fn plain(it: &Sentence<'_>) -> (String, String) {
     let Sentence { step, .. } = it;
     (
         "Give the program processors of its own".to_string(),
-        format!("{} of {step} is spent waiting for a processor", it.share("share")),
+        format!("on average {} of {step} is spent waiting for a processor", it.share("share")),
     )
 }

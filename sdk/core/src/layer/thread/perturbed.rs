@@ -5,7 +5,7 @@ use super::super::frame::left_out;
 use super::ThreadState;
 use crate::clock::{TickSource, Ticks};
 use crate::control::{StepDecision, StepFate};
-use crate::perturb::{Arm, Asked, Begin, Beginning, Experiment, NOWHERE, OnThread, Tree};
+use crate::perturb::{Arm, Asked, Experiment, NOWHERE, OnThread, StepBegin, StepRole, Tree};
 use crate::record::SEQ_BITS;
 use crate::shared::Shared;
 use crate::vocabulary::Side;
@@ -62,12 +62,12 @@ impl ThreadState {
         let Some(info) = tree.info(node) else { return false };
         let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
         let now = shared.ticks.now();
-        let beginning = Beginning { thread, name: &info.name, text: info.text, phase, request, is_kind, now };
+        let beginning = StepBegin { thread, name: &info.name, text: info.text, phase, request, is_kind, now };
         (perturbed.part_of, perturbed.first) = match experiment.begin(&beginning) {
-            Begin::Part { of, first } => (Some(of), first),
+            StepRole::Part { of, first } => (Some(of), first),
             // Part of no stretch, and not recorded.
-            Begin::Usual if experiment.alone => (None, false),
-            Begin::Usual => return false,
+            StepRole::Usual if experiment.alone => (None, false),
+            StepRole::Usual => return false,
         };
         true
     }

@@ -3,7 +3,7 @@
 use super::super::cache::{Meta, MetaCache};
 use super::super::frame::Frame;
 use super::super::marker::Marker;
-use super::{Aside, MAX_DEPTH, ThreadState};
+use super::{MAX_DEPTH, ThreadState, UnrecordedThread};
 use crate::annotation::Annotation;
 use crate::names;
 use crate::shared::{NewThread, Shared, ThreadCounts};
@@ -120,9 +120,9 @@ impl ThreadState {
         let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
         let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
         let aside = match room {
-            _ if muted => Some(Aside::Muted),
+            _ if muted => Some(UnrecordedThread::Muted),
             Some(_) => None,
-            None => Some(Aside::NoRing { depth: 0, recorded: false }),
+            None => Some(UnrecordedThread::NoRing { depth: 0, recorded: false }),
         };
         let (records, share) = room.map_or((0, None), |(records, share)| (records, Some(share)));
         let (ring, consumer) = rtrb::RingBuffer::new(records);

@@ -378,9 +378,9 @@ impl Energy {
 /// the longest first.
 fn innermost<'a>(steps: impl Iterator<Item = &'a UnsettledStep>) -> Vec<((i64, i64), &'a UnsettledStep)> {
     /// A thread's open steps, and up to when its time has been given away.
-    type Open<'a> = (Vec<&'a UnsettledStep>, i64);
+    type OpenSteps<'a> = (Vec<&'a UnsettledStep>, i64);
     /// Gives away a thread's time up to `until`.
-    fn advance<'a>((open, given): &mut Open<'a>, until: i64, out: &mut Vec<((i64, i64), &'a UnsettledStep)>) {
+    fn advance<'a>((open, given): &mut OpenSteps<'a>, until: i64, out: &mut Vec<((i64, i64), &'a UnsettledStep)>) {
         while let Some(step) = open.last().copied() {
             let to = step.end.min(until);
             if *given < to {
@@ -394,7 +394,7 @@ fn innermost<'a>(steps: impl Iterator<Item = &'a UnsettledStep>) -> Vec<((i64, i
         }
         *given = until;
     }
-    let (mut threads, mut out) = (FxHashMap::<u32, Open<'a>>::default(), Vec::new());
+    let (mut threads, mut out) = (FxHashMap::<u32, OpenSteps<'a>>::default(), Vec::new());
     for step in steps {
         let thread = threads.entry(step.thread).or_default();
         advance(thread, step.start, &mut out);
