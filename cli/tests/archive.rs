@@ -92,7 +92,7 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     assert_eq!(of_both("first"), (vec![vec![candlescope_sql::SqlValue::Int(1)]], 0));
     assert_eq!(of_both("third").1, 1);
     // Without an index that can be read, all files are looked through.
-    fs::write(damaged.join("runs.parquet"), "PAR1 nothing PAR1").unwrap();
+    fs::write(damaged.join("runs.parquet"), b"PAR1abcd\x04\0\0\0PAR1").unwrap();
     let (rows, findings) = of(&damaged, "spans", "run = 'first'");
     assert_eq!(rows, of(&place.root(), "spans", "run = 'first'").0);
     assert!(findings >= 1, "{findings}");
@@ -246,7 +246,7 @@ fn stopped(step: usize) {
             "{stop}"
         );
     }
-    // The first two got so far that the third had something to finish.
+    // Some of the first two got so far that the third had something to finish.
     assert!(finished_another * 10 > stops, "{finished_another} of {stops}");
 }
 

@@ -99,13 +99,8 @@ fn findings(run: &Path) -> Map<String, Value> {
     found.iter().map(|found| (format!("finding {}", found["code"].as_str().unwrap()), found["query"].clone())).collect()
 }
 
-/// Questions of the pages to these, and those that use our aggregates.
-fn asked_of(of: &[Of]) -> Map<String, Value> {
-    asked_of_these(page_queries().into_iter().filter(|query| of.contains(&query.of)))
-}
-
-/// The same of rows that came in another way, or of another kind, when runs of a CPU and of a GPU were asked all: one question
-/// in three, and those that are about these rows. All of them with `CANDLESCOPE_ENGINES=all`, as `make test-slow` has it.
+/// What is asked of rows that come in another way, or of another kind, as runs of a CPU and of a GPU are asked all: one
+/// question in three, and those that are about these rows; all of them with `CANDLESCOPE_ENGINES=all` (`make test-slow`).
 fn asked_again(of: &[Of], is_about_these: impl Fn(&PageQuery) -> bool) -> Map<String, Value> {
     let is_all = std::env::var("CANDLESCOPE_ENGINES").is_ok_and(|which| which == "all");
     let of_pages = page_queries().into_iter().filter(|query| of.contains(&query.of)).enumerate();
@@ -113,6 +108,7 @@ fn asked_again(of: &[Of], is_about_these: impl Fn(&PageQuery) -> bool) -> Map<St
     asked_of_these(of_pages.filter(is_asked).map(|(_, query)| query))
 }
 
+/// Questions of the pages, and those that use our aggregates.
 fn asked_of_these(of_pages: impl Iterator<Item = PageQuery>) -> Map<String, Value> {
     let of_pages = of_pages.map(|query| (query.name, query.sql.into()));
     of_pages.chain(aggregate_queries().into_iter().map(|(name, sql)| (name.to_string(), sql.into()))).collect()
@@ -125,8 +121,15 @@ fn rows_of(counts: &[(String, usize)], name: &str) -> Option<usize> {
     found
 }
 
+/// Whether a text is what a view stands for: it is on the page of the views word by word, which a test of that page holds.
+fn is_of_a_view(sql: &str) -> bool {
+    candlescope_sql::VIEWS.iter().any(|view| view.query().trim() == sql.trim())
+}
+
 fn everything(runs: &[&Path]) -> Map<String, Value> {
-    let mut queries = asked_of(&[Of::Runs]);
+    // What views stand for is asked by their names.
+    let of_pages = page_queries().into_iter().filter(|query| query.of == Of::Runs && !is_of_a_view(&query.sql));
+    let mut queries = asked_of_these(of_pages);
     for view in candlescope_sql::VIEWS {
         queries.insert(view.name.to_string(), format!("SELECT * FROM {}", view.name).into());
     }

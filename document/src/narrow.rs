@@ -14,7 +14,9 @@ const LEAST: usize = 12;
 pub(crate) fn width_of_texts(widths: &[usize], texts: &[usize], most: usize) -> Option<usize> {
     let with = |text: usize| -> usize {
         let of = |(at, width): (usize, &usize)| if texts.contains(&at) { text.min(*width) } else { *width };
-        widths.iter().enumerate().map(|column| 2 * usize::from(ROOM) + of(column)).sum()
+        let columns: usize = widths.iter().enumerate().map(|column| 2 * usize::from(ROOM) + of(column)).sum();
+        // One more between two columns.
+        columns.saturating_add(widths.len().saturating_sub(1))
     };
     if with(usize::MAX) <= most {
         return None;
@@ -39,10 +41,10 @@ mod tests {
 
     #[test]
     fn the_widest_texts_lose_first_and_numbers_nothing() {
-        assert_eq!(width_of_texts(&[28, 68], &[0], 100), None, "as wide as there is room");
-        assert_eq!(width_of_texts(&[28, 69], &[0], 100), Some(27));
-        assert_eq!(width_of_texts(&[40, 10, 20], &[0, 2], 60), Some(24), "24, 10 and 20");
-        assert_eq!(width_of_texts(&[40, 10, 40], &[0, 2], 60), Some(22), "22, 10 and 22");
+        assert_eq!(width_of_texts(&[28, 67], &[0], 100), None, "as wide as there is room");
+        assert_eq!(width_of_texts(&[28, 68], &[0], 100), Some(27));
+        assert_eq!(width_of_texts(&[40, 10, 20], &[0, 2], 60), Some(22), "22, 10 and 20");
+        assert_eq!(width_of_texts(&[40, 10, 40], &[0, 2], 60), Some(21), "21, 10 and 21");
         assert_eq!(width_of_texts(&[28, 90], &[0], 100), None, "the numbers are too wide by themselves");
         assert_eq!(width_of_texts(&[60_000], &[0], usize::MAX), None);
     }

@@ -113,7 +113,7 @@ fn the_time_before_the_last_start_is_asked_for() {
     let (url, _) =
         scripted(&[(ok, RUNS), (ok, &starts.replace(&format!("\"{start}\""), &format!("\"{}\"", NOW - 3 * DAY)))]);
     let error = read(&WindowOptions::new(url).against(EarlierWindows::LastStart)).expect_err("no start").to_string();
-    assert!(error.contains("no start of {}") && error.contains("--against 24h"), "{error}");
+    assert!(error.contains("no start of candlescope programs") && error.contains("--against 24h"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ Reads one JSON object: {"duckdb": {"script": of views, "queries": {name: SQL}}, 
 
 import contextlib
 import decimal
+import gc
 import json
 import os
 import sys
@@ -87,6 +88,8 @@ def in_session(session, script, queries):
 
 
 def main() -> int:
+    # Rows are many lists, and none of them refers to itself.
+    gc.disable()
     asked = json.load(sys.stdin)
     engines = {"duckdb": in_duckdb, "spark": in_spark}
     found = {name: engine(asked[name]["script"], asked[name]["queries"]) for name, engine in engines.items()}

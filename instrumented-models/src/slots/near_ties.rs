@@ -39,6 +39,10 @@ fn best(logits: &[f32]) -> (usize, f32, f32) {
     (place, first, second)
 }
 
+fn say(text: &str) {
+    candlescope_core::diagnostics::print(&format!("{text}\n"));
+}
+
 /// Distance of a bf16 number of this size from the next.
 fn spacing(of: f32) -> f32 {
     (of.abs().log2().floor() - 7.0).exp2()
@@ -74,16 +78,16 @@ fn gaps(name: &str, dtype: DType) -> Vec<f32> {
         apart = apart.max(most / spacing(first));
         if place != other {
             let gap = (first - row_by_calls[other]) / spacing(first);
-            println!(
+            say(&format!(
                 "{name} {dtype:?}: token {n}: {place} by calls ({first}, the next {second}), {other} as a graph ({} by calls, {gap:.2} \
                  spacings less); logits differ by up to {most}",
                 row_by_calls[other]
-            );
+            ));
             found.push(gap);
         }
     }
     assert!(matches!(as_graph.last_ran(), Some(SlotStepRun::Replay { .. })), "{:?}", as_graph.last_ran());
-    println!("{name} {dtype:?}: {} of {TEXT} tokens differ, logits by up to {apart:.2} spacings", found.len());
+    say(&format!("{name} {dtype:?}: {} of {TEXT} tokens differ, logits by up to {apart:.2} spacings", found.len()));
     found
 }
 
