@@ -48,7 +48,13 @@ fn others_on_this_machine_are_told() {
     let stop = AtomicBool::new(false);
     let output = std::thread::scope(|scope| {
         let n = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        (0..n).for_each(|_| drop(scope.spawn(|| while !stop.load(Ordering::Relaxed) {})));
+        (0..n).for_each(|_| {
+            drop(scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }))
+        });
         let args = ["load", &url, "--requests", "2", "--warmup", "1", "--prompt", "x", "--json", "--out"];
         let output = candlescope().args(args).arg(&out).output().expect("it runs");
         stop.store(true, Ordering::Relaxed);

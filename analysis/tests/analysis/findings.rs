@@ -158,7 +158,7 @@ fn growth_with_the_context_is_told_from_noise() {
     let trend = noise.tokens.trend.unwrap();
     assert!(trend.slope_ns > trend.slope_ci95_ns && trend.slope_ns < 2.0 * trend.slope_ci95_ns, "{trend:?}");
     assert_eq!(told(&noise), None);
-    let steady = |_: usize, nth: usize| 10.0 + nth as f64 + if nth % 2 == 0 { 0.2 } else { -0.2 };
+    let steady = |_: usize, nth: usize| 10.0 + nth as f64 + if nth.is_multiple_of(2) { 0.2 } else { -0.2 };
     let message = told(&with(&steady, None)).unwrap();
     assert!(message.contains("140 % longer") && message.contains(": 100 ms ± 1."), "{message}");
     assert!(message.ends_with(" ms for each 100 tokens"), "{message}");

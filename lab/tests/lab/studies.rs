@@ -183,13 +183,16 @@ fn a_journal_that_is_a_link_or_a_pipe_is_refused() {
     }
 }
 
+/// Loses something of the study in a directory.
+type Lose = fn(&Path);
+
 /// Results are made of the journal: without it, going on would replace them by those of nothing.
 #[test]
 fn a_study_that_lost_its_journal_keeps_its_results() {
     let files = |dir: &Path| {
         ["results.csv", "results.json", "results.parquet", "study.json"].map(|name| fs::read(dir.join(name)).unwrap())
     };
-    let losses: &[(&str, fn(&Path))] = &[
+    let losses: &[(&str, Lose)] = &[
         ("is not there", |_| ()),
         ("holds no sample", |journal| fs::write(journal, "").unwrap()),
         ("is no regular file", |journal| fs::create_dir(journal).unwrap()),
