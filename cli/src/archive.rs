@@ -4,7 +4,7 @@ use crate::limits::limits;
 use crate::output::{note, say};
 use crate::warnings::warn_left_out;
 use anyhow::{Result, bail};
-use candlescope_archive::{Archived, Options, archive, restore};
+use candlescope_archive::{ArchiveOutcome, Options, archive, restore};
 use candlescope_core::RecordKind;
 use candlescope_core::run::MANIFEST_FILE;
 use candlescope_findings::{AnalyzeOptions, analyze};
@@ -142,7 +142,9 @@ impl FolderContents {
     /// `run.json` may lie above them.
     fn take(&mut self, dir: &Path, root: &Path, limits: &ReadLimits) {
         match Run::open_within(dir, limits.clone()) {
-            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => return self.look(dir, root, limits),
+            Err(OpenError::NotARun(_) | OpenError::Archive(_) | OpenError::DirectoryOfRuns { .. }) => {
+                return self.look(dir, root, limits);
+            }
             Err(OpenError::NothingReadable { .. }) => {
                 let before = self.dirs.len();
                 self.look(dir, root, limits);
@@ -156,7 +158,7 @@ impl FolderContents {
     }
 }
 
-fn tell(done: &Archived, args: &ArchiveArgs) -> Result<()> {
+fn tell(done: &ArchiveOutcome, args: &ArchiveArgs) -> Result<()> {
     if done.finished_another {
         note("note: finished a change of the archive that had been stopped");
     }

@@ -6,7 +6,7 @@ use candlescope_lab::study::Manifest;
 /// Tells as long as it is there. Without the feature `prometheus`, nobody.
 pub(crate) struct AtWork {
     #[cfg(feature = "prometheus")]
-    working: candlescope::prometheus::Working,
+    working: candlescope::prometheus::WorkNotice,
     samples: u64,
 }
 
@@ -16,7 +16,7 @@ impl AtWork {
     pub(crate) fn on(what: &str) -> Self {
         Self {
             #[cfg(feature = "prometheus")]
-            working: candlescope::prometheus::Working::on(what),
+            working: candlescope::prometheus::WorkNotice::on(what),
             samples: 0,
         }
     }

@@ -4,6 +4,7 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::output::{note, say};
 use crate::overview::OverviewArgs;
 use anyhow::{Context, Result, bail};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::files::{read_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use candlescope_reader::{ReadLimits, Run};
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     crate::overview::run(&OverviewArgs::of(args.out.clone()))?;
     say("")?;
     crate::export::run(&ExportArgs::of(ExportFormat::Perfetto, args.out.clone()))?;
-    let report = args.out.join("report.html");
+    let report = args.out.join(REPORT_PAGE);
     say(&told(&report))?;
     if args.open && !opened(&report) {
         note(&format!("no browser could be started: open {} in one", report.display()));

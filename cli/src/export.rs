@@ -91,7 +91,7 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
         write_whole(&file, |out| write_as_named(&file, out, |out| kineto::write(out, &manifest, &mut batches)))
             .with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
-    let kineto::Written { kernels, launches, launches_outside, intervals, steps } = written;
+    let kineto::TraceCounts { kernels, launches, launches_outside, intervals, steps } = written;
     if args.json {
         let counts = json!({
             "file": file, "spans": intervals, "kernels": kernels, "launches": launches,

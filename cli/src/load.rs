@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
 use candlescope_core::run::env_key;
+use candlescope_core::study_files;
 use candlescope_lab::method::{HostSurroundings, Surroundings as _};
 use candlescope_lab::suites::parse_range;
 use candlescope_load::{Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
@@ -299,8 +300,7 @@ struct Room {
 /// Refuses to replace what is there, and finds out before the load whether results can be written.
 fn make_room(out: &Path, overwrite: bool) -> Result<Room> {
     // A study or a run is what its files say together: results of something else in it would be taken for its own.
-    let of_others =
-        [(candlescope_lab::study::MANIFEST_FILE, "a study"), (candlescope_core::run::MANIFEST_FILE, "a run")];
+    let of_others = [(study_files::MANIFEST_FILE, "a study"), (candlescope_core::run::MANIFEST_FILE, "a run")];
     if let Some((file, what)) = of_others.into_iter().find(|(file, _)| out.join(file).exists()) {
         bail!(
             "{} is the directory of {what} (it holds {file}): name another one with --out, or leave --out away for \
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn a_directory_of_a_study_or_a_run_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["study.json", "run.json"] {
+        for name in [study_files::MANIFEST_FILE, candlescope_core::run::MANIFEST_FILE] {
             let file = dir.path().join(name);
             std::fs::write(&file, "{}").unwrap();
             for overwrite in [false, true] {

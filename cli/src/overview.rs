@@ -82,7 +82,7 @@ fn of_folder(dir: &Path, error: OpenError, limits: &ReadLimits, json: JsonArg) -
 
 #[cfg(feature = "lab")]
 fn is_study(dir: &Path) -> bool {
-    dir.join(candlescope_lab::study::MANIFEST_FILE).is_file()
+    dir.join(candlescope_core::study_files::MANIFEST_FILE).is_file()
 }
 
 /// Without the lab there are no studies.

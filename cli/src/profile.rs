@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::run::{CANDLE_VERSION, Finding, RunManifest, Severity, env_key, result_key};
 use candlescope_core::{Perturb, Side};
 use candlescope_models::slots::KvCollector;
@@ -97,13 +98,13 @@ struct ProfileDisplay {
 
 fn profile(options: Options, shown: ProfileDisplay) -> Result<()> {
     let limits = limits(&[])?;
-    let Recorded { out, manifest, outputs } = record(&options, shown.progress)?;
+    let RecordedGeneration { out, manifest, outputs } = record(&options, shown.progress)?;
     show(shown, &options, &out, &manifest, &outputs, limits)?;
     lost(&manifest)
 }
 
 /// What a recorded generation left.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedGeneration {
     /// The run's directory.
     pub(crate) out: PathBuf,
     pub(crate) manifest: RunManifest,
@@ -111,7 +112,7 @@ pub(crate) struct Recorded {
 }
 
 /// Runs the model and records it, and prints nothing.
-pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
+pub(crate) fn record(options: &Options, progress: bool) -> Result<RecordedGeneration> {
     let source = ModelSource::parse(&options.given.model.path)?;
     // First of all, because it has to be known before any thread starts.
     let threads = crate::threads::settle(options.given.hardware.threads, Some(&options.given.model.path))?;
@@ -151,7 +152,9 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let manifest = scope.finish();
     crash_report::doing("reading what was recorded");
     match outcome {
-        Ok(outputs) => Ok(Recorded { out: out.to_path_buf(), manifest: manifest.unwrap_or_default(), outputs }),
+        Ok(outputs) => {
+            Ok(RecordedGeneration { out: out.to_path_buf(), manifest: manifest.unwrap_or_default(), outputs })
+        }
         Err(error) if dir.remove_if_nothing_recorded(manifest.as_ref()) => Err(error),
         Err(error) => Err(error.context(format!("what was recorded until then is in {}", out.display()))),
     }
@@ -405,7 +408,7 @@ fn show(
         say(&format!("{}\n", text.trim_end()))?;
     }
     say(&report.summary)?;
-    say(&format!("Run: {}   Report: {}", out.display(), out.join("report.html").display()))
+    say(&format!("Run: {}   Report: {}", out.display(), out.join(REPORT_PAGE).display()))
 }
 
 #[cfg(test)]

@@ -18,12 +18,14 @@ pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Resu
     }
     match Run::open_within(dir, limits.clone()) {
         // Folders of days and machines lie between a folder and its runs.
-        Err(OpenError::DirectoryOfRuns { .. } | OpenError::NotARun(_)) => match Ranks::open(dir, limits) {
-            Ok(ranks) => Ok(Some(ranks)),
-            // What it is instead is told by whoever wanted a run.
-            Err(RanksError::None(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        },
+        Err(OpenError::DirectoryOfRuns { .. } | OpenError::NotARun(_) | OpenError::Archive(_)) => {
+            match Ranks::open(dir, limits) {
+                Ok(ranks) => Ok(Some(ranks)),
+                // What it is instead is told by whoever wanted a run.
+                Err(RanksError::None(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        }
         _ => Ok(None),
     }
 }

@@ -74,8 +74,8 @@ pub(crate) struct RecordArgs {
     /// Only NVTX ranges whose names this regular expression matches are steps
     #[arg(long, value_name = "REGEX")]
     step_range: Option<String>,
-    /// Records every process that the program starts, each as a run of its own below RUN. Otherwise the first one that
-    /// uses CUDA or NVTX is the one
+    /// Records every process that the program starts, each as a run of its own below RUN; those that are forked from a
+    /// recorded one are left out, and counted. Otherwise the first one that uses CUDA or NVTX is the one
     #[arg(long)]
     follow_forks: bool,
     /// Loads nothing before the program's own libraries (LD_PRELOAD), for those that cannot bear it: the last seconds
@@ -153,6 +153,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     }
     let ended = process::run(&mut command);
     let was_claimed = std::fs::remove_file(&claim).is_ok();
+    // Only somebody else can have removed it: it is ours until the end of this function.
+    let was_removed = !runs.exists();
     let status = match ended {
         Ok(status) => status,
         Err(error) => {
@@ -172,12 +174,20 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     let made = collect(&runs, &out)?;
     // Standard output belongs to the program, so our messages go to standard error.
     if made.is_empty() {
-        let why = match was_claimed {
-            true => "it ended before recording had begun, or recording could not begin: see above",
-            false if args.no_nvtx => "it did not start the CUDA driver",
-            false => "it neither started the CUDA driver nor made an NVTX range",
-        };
-        note(&format!("error: nothing was recorded of {}: {why}", args.command[0].display()));
+        let program = args.command[0].display();
+        note(&match (was_removed, was_claimed) {
+            (true, _) => format!(
+                "error: {} was removed while {program} ran, and what was recorded with it: record it again, and leave that folder alone",
+                runs.display()
+            ),
+            (_, true) => format!(
+                "error: nothing was recorded of {program}: it ended before recording had begun, or recording could not begin: see above"
+            ),
+            _ if args.no_nvtx => format!("error: nothing was recorded of {program}: it did not start the CUDA driver"),
+            _ => format!(
+                "error: nothing was recorded of {program}: it neither started the CUDA driver nor made an NVTX range"
+            ),
+        });
         if runs.exists() {
             note(&format!("note: {} has what was begun", runs.display()));
         }

@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use candlescope_core::beside_run::{DYNAMIC_ANALYSIS, ROOFLINE_PAGE, STATIC_ANALYSIS};
 use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_core::study_files;
 use candlescope_document::{Document, html};
 use candlescope_figures::Analysis;
 use candlescope_predict::roofline::{
-    CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, Outlook, Scenario, Thresholds,
+    CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Outlook, RunRoofline, Scenario, Thresholds,
     USABLE_MEMORY, batch_and_context, calibrate, device_row, load_stages,
 };
 use candlescope_reader::Run;
@@ -201,7 +202,10 @@ fn kernels(args: &RooflineArgs) -> Result<Option<KernelStudy>> {
 fn conditions(args: &RooflineArgs) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for path in &args.kernels {
-        let beside = if path.is_dir() { path.join("study.json") } else { path.with_file_name("study.json") };
+        let beside = match path.is_dir() {
+            true => path.join(study_files::MANIFEST_FILE),
+            false => path.with_file_name(study_files::MANIFEST_FILE),
+        };
         if beside.is_file() {
             let study: Value = serde_json::from_str(&read(&beside)?).unwrap_or_default();
             all.extend(condition(&study).map(|how| format!("kernels of `{}` were measured {how}", path.display())));
@@ -230,7 +234,7 @@ fn kernel_study(path: &Path) -> Result<KernelStudy> {
     if !file.is_file() {
         bail!("`{}` has no kernels.json: measure some with `candlescope bench kernels --out STUDY`", path.display());
     }
-    let beside = file.with_file_name("study.json");
+    let beside = file.with_file_name(study_files::MANIFEST_FILE);
     let study = beside.is_file().then(|| read(&beside)).transpose()?;
     let found = KernelStudy::read(&read(&file)?, study.as_deref());
     found.with_context(|| format!("in `{}`", file.display()))
@@ -360,7 +364,8 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         warn(&analysis.noticed);
         let on_gpu = analysis.ran_on_gpu();
         kept_between_runs::add_to(&mut analysis.manifest, on_gpu)?;
-        let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds).judged(verdict_line(&analysis));
+        let mut measured =
+            RunRoofline::of(&run, &analysis, device.as_ref(), &thresholds).judged(verdict_line(&analysis));
         if let Some(study) = &study {
             measured = measured.with_kernels(study).asked_as(target);
         }
@@ -368,7 +373,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     }
     let all: Vec<_> = runs.iter().map(|(run, analysis, measured)| (run, analysis, measured)).collect();
     let contexts = batch_and_context(&all);
-    let measured: Vec<Measured> = runs.iter().map(|(_, _, measured)| measured.clone()).collect();
+    let measured: Vec<RunRoofline> = runs.iter().map(|(_, _, measured)| measured.clone()).collect();
     let json = render::dynamic_json(&measured, contexts.as_ref());
     let mut contents = Vec::new();
     if let Some(outlook) = measured[0].outlook.as_ref() {
@@ -391,7 +396,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
 }
 
 /// The prediction for a device that is not the run's.
-fn predicted_elsewhere(run: &Measured) -> Option<&Outlook> {
+fn predicted_elsewhere(run: &RunRoofline) -> Option<&Outlook> {
     let outlook = run.outlook.as_ref()?;
     let elsewhere = format!("{} is not the device of this run", outlook.device.name);
     run.notes.iter().any(|note| note.starts_with(&elsewhere)).then_some(outlook)

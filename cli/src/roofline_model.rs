@@ -5,7 +5,7 @@ use candlescope_core::files::read_text_limited;
 use candlescope_models::ModelConfig;
 use candlescope_models::layers::ggml_dtype_word;
 use candlescope_models::weights::gguf::GgufFile;
-use candlescope_predict::roofline::{UnknownModel, known_model, stored_format};
+use candlescope_work::known_models::{UnknownModel, known_model, stored_format};
 use candlescope_work::shape::ModelShape;
 use serde_json::Value;
 use std::path::Path;

@@ -6,7 +6,7 @@ mod fleet;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use candlescope_archive::disk::Disk;
-use candlescope_archive::{ArchiveError, Archived, Keep, Options, archive, prune};
+use candlescope_archive::{ArchiveError, ArchiveOutcome, Keep, Options, archive, prune};
 use candlescope_core::numbers::DAY_NS;
 use candlescope_reader::ReadLimits;
 use candlescope_sql::{Sources, query};
@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Place {
-    fn archive(&self, runs: &[PathBuf], disk: Disk) -> Result<Archived, ArchiveError> {
+    fn archive(&self, runs: &[PathBuf], disk: Disk) -> Result<ArchiveOutcome, ArchiveError> {
         let mut options = Options::default();
         options.disk = disk;
         archive(runs, &self.root(), &options)
@@ -257,7 +257,7 @@ fn several_at_once_take_turns() {
     let runs = place.runs();
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..3).map(|_| scope.spawn(|| place.archive(&runs, Disk::default()).unwrap())).collect();
-        let done: Vec<Archived> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let done: Vec<ArchiveOutcome> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert_eq!(done.iter().map(|done| done.runs.len()).sum::<usize>(), 3, "each run once: {done:?}");
     });
     assert_eq!(contents(&[&place.root()]), before);
@@ -772,6 +772,23 @@ fn a_run_comes_back_as_it_was() {
     assert!(fails(&["archive", "--restore", "first", "--to", nowhere.to_str().unwrap()]).contains("of one archive"));
 }
 
+#[test]
+fn a_command_that_wants_a_run_says_how_to_get_one_out_of_an_archive() {
+    let place = Place::new();
+    assert_eq!(place.archive(&place.runs(), Disk::default()).unwrap().runs.len(), 3);
+    let root = place.root();
+    let root = root.to_str().unwrap();
+    for command in ["report", "analyze", "overview"] {
+        let told = fails(&[command, root]);
+        assert!(told.contains(&format!("`{root}` is an archive of runs, not a run")), "{command}: {told}");
+        assert!(told.contains(&format!("`candlescope archive {root} --restore NAME --to DIR`")), "{command}: {told}");
+        assert!(told.contains(&format!("`candlescope summary {root}`")), "{command}: {told}");
+    }
+    // What it names can be done.
+    let names = ok(&["query", "SELECT run FROM archived", root]);
+    assert!(["first", "second", "third"].iter().all(|name| names.contains(name)), "{names}");
+}
+
 /// The same but for the last digits: rows are in another order.
 fn alike(one: &serde_json::Value, other: &serde_json::Value, place: &str) {
     use serde_json::Value;
@@ -871,7 +888,7 @@ fn the_oldest_days_are_removed() {
         place
     };
     let pruned = |place: &tempfile::TempDir, disk: &Disk| {
-        prune(place.path(), Keep::Younger(86_400_000_000_000), false, &ReadLimits::default(), disk)
+        prune(place.path(), Keep::Younger(DAY_NS), false, &ReadLimits::default(), disk)
     };
     let disk = Disk::default();
     pruned(&again(), &disk).unwrap();

@@ -13,7 +13,7 @@ const FINDINGS: [(&str, &str, &str); 5] = [
         "contended_launches",
         "four threads, each decoding SmolLM2-135M with candle's own Llama on one H200",
     ),
-    ("gpu/replays", "cache_copied", "SmolLM2-135M as CUDA graphs over 1,200 tokens on an H200"),
+    ("gpu/replays", "unfused", "SmolLM2-135M as CUDA graphs over 1,200 tokens on an H200"),
     ("gpu/decode", "upcast", "SmolLM2-135M in bf16, step by step, on an H200"),
     ("gpu/host", "host_of_launches", "the built-in model in bf16 on an H200, with call stacks"),
 ];

@@ -145,6 +145,7 @@ fn a_run_is_whole_however_the_program_ends_and_readable_where_it_was_killed() {
         ("exit", 3, true),
         ("_exit", 4, true),
         ("term", 128 + 15, true),
+        ("int", 128 + 2, true),
         ("abort", 128 + 6, false),
         ("kill", 128 + 9, false),
     ] {
@@ -202,6 +203,22 @@ fn ranges_by_start_and_end_cross_others_and_are_steps_where_they_do_not() {
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     let steps = "SELECT path, phase FROM steps";
     assert_eq!(rows(&run, steps), serde_json::json!([{"path": "load é", "phase": "decode"}]));
+}
+
+/// Of a step that another thread ended, its own notices with its next range or launch, and there is none.
+#[test]
+fn a_step_that_another_thread_ended_is_there_where_the_program_ends_by_underscore_exit() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", "handed"]);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    let mut expected = of_tokens(3, 1);
+    expected.push(("prefill 1".into(), 1));
+    expected.sort();
+    assert_eq!(paths(&run), expected);
+    let opened = Run::open(&run).unwrap();
+    assert!(!opened.manifest().unwrap().environment.contains_key("nvtx_ranges_open_at_end"));
 }
 
 #[test]

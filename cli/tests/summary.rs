@@ -1,11 +1,10 @@
 //! What changed over time in many runs, of an archive and of a folder: from runs that were recorded, on days of the test's choice.
 #![allow(missing_docs, reason = "a test")]
 mod common;
+use candlescope_core::numbers::DAY_NS;
 use common::*;
 use std::fs;
 use std::path::Path;
-
-const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Records a run of a model that does more the more tokens it is asked, and gives it a day.
 fn record(dir: &Path, prompt: &str, tokens: &str, days_before: i64) {

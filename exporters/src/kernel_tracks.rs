@@ -13,7 +13,7 @@ const RECENT: usize = 256;
 const MOST_WAITING: usize = 1 << 20;
 
 /// The numbers of an interval that timelines show as arguments, beside its `seq`.
-pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 8] {
+pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 9] {
     [
         ("step", span.step),
         ("flops", span.flops),
@@ -22,12 +22,13 @@ pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 8
         ("tokens", span.tokens.map(u64::from)),
         ("context_len", span.context_len.map(u64::from)),
         ("batch", span.batch.map(u64::from)),
+        ("graph", span.graph.map(u64::from)),
         ("derived", span.derived.map(u64::from)),
     ]
 }
 
 /// The numbers of a kernel, copy or memset.
-pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u64>); 10] {
+pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u64>); 11] {
     [
         ("seq", kernel.seq),
         ("step", kernel.step),
@@ -38,6 +39,7 @@ pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u6
         ("shared_static", kernel.shared_static.map(u64::from)),
         ("shared_dynamic", kernel.shared_dynamic.map(u64::from)),
         ("graph", kernel.graph.map(u64::from)),
+        ("graph_node", kernel.graph_node),
         ("derived", kernel.derived.map(u64::from)),
     ]
 }
@@ -236,6 +238,14 @@ mod tests {
         assert_eq!(derived(&one), Some(("derived", None)));
         one.derived = Some(true);
         assert_eq!(derived(&one), Some(("derived", Some(1))));
+    }
+
+    #[test]
+    fn a_kernel_of_a_graph_says_which_node_of_which_graph_it_is() {
+        let mut one = kernel("GPU", 0, 10);
+        (one.graph, one.graph_node) = (Some(3), Some((3 << 32) + 7));
+        let of_graph: Vec<_> = kernel_numbers(&one).into_iter().filter(|(name, _)| name.starts_with("graph")).collect();
+        assert_eq!(of_graph, [("graph", Some(3)), ("graph_node", Some((3 << 32) + 7))]);
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub mod perfetto;
 pub mod pprof;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+#[cfg(any(feature = "chrome", feature = "perfetto"))]
+mod step_runs;
 #[doc(hidden)]
 #[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
 pub mod trace_file;

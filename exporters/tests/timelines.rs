@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, Exporter, HostNs, KernelKind, Ledger};
+use candlescope_core::{Batch, Exporter, HostNs, KernelKind, Ledger, Ran};
 use candlescope_exporters::chrome::{self, ChromeExporter};
 #[cfg(feature = "kineto")]
 use candlescope_exporters::kineto;
@@ -155,6 +155,8 @@ fn recorded() -> Batch {
     let mut copy = kernel_of(&batch.spans[2], "GPU", 500);
     (copy.kind, copy.name, copy.bytes) = (KernelKind::Memcpy, "dtoh".into(), Some(1_000));
     (copy.correlation, copy.stream, copy.gpu_start) = (42, 8, copy.gpu_start.plus_ns(5_000));
+    (called.graph, called.graph_node) = (Some(3), Some((3 << 32) + 7));
+    batch.steps[0].ran = Some(Ran::Replay);
     batch.kernels = vec![called, copy];
     batch
 }
@@ -172,6 +174,11 @@ fn kernels_have_a_track_a_stream_and_arrows_from_what_launched_them() {
     assert_eq!((kernel.len(), copy.len(), call.len()), (1, 1, 1));
     assert_eq!((&copy[0]["name"], &copy[0]["args"]["bytes"]), (&"memcpy dtoh".into(), &1_000.into()));
     assert_ne!(kernel[0]["tid"], copy[0]["tid"], "a track a stream");
+    let node = (3u64 << 32) + 7;
+    assert_eq!((&kernel[0]["args"]["graph"], &kernel[0]["args"]["graph_node"]), (&3.into(), &node.into()));
+    let ran: Vec<_> = events.iter().filter(|e| !e["args"]["ran"].is_null()).collect();
+    assert_eq!(ran.len(), 1, "of the step's interval alone");
+    assert_eq!((&ran[0]["args"]["ran"], &ran[0]["args"]["seq"]), (&"replay".into(), &batch.steps[0].seq.into()));
     let (begins, ends) = (of("s", "launch"), of("f", "launch"));
     assert_eq!((begins.len(), ends.len()), (2, 2));
     for (end, slice) in ends.iter().zip([kernel[0], copy[0]]) {
@@ -319,6 +326,9 @@ fn kineto_has_what_other_tools_look_for() {
     let step = of("user_annotation")[0];
     assert_eq!(step["name"], format!("ProfilerStep#{}", batch.steps[0].step));
     assert_eq!(step["tid"], call["tid"], "a step is on the thread that launches");
+    assert_eq!(step["args"]["ran"], "replay");
+    let node = (3u64 << 32) + 7;
+    assert_eq!((&kernel["args"]["graph id"], &kernel["args"]["graph node id"]), (&3.into(), &node.into()));
     assert_eq!(trace["baseTimeNanoseconds"], T0);
     assert_eq!(trace["distributedInfo"]["rank"], 0);
 }

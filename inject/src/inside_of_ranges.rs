@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a thread knows.
-pub(crate) struct Inside {
+pub(crate) struct LoopState {
     /// Ranges that are open around the step that is open; 0 if none is.
     pub(crate) base: Cell<u32>,
     pub(crate) as_repeated: Cell<bool>,
@@ -36,7 +36,7 @@ pub(crate) struct Inside {
     pub(crate) had_room: Cell<bool>,
 }
 
-impl Inside {
+impl LoopState {
     const fn new() -> Self {
         Self {
             base: Cell::new(0),
@@ -60,7 +60,7 @@ impl Inside {
 }
 
 thread_local! {
-    pub(crate) static INSIDE: Inside = const { Inside::new() };
+    pub(crate) static INSIDE: LoopState = const { LoopState::new() };
     pub(crate) static PATTERNS_INSIDE: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
 }
 
@@ -89,4 +89,5 @@ pub(crate) fn fetched(now: Instant) {
         let fewest = inside.fewest.replace(NONE);
         inside.level.set(if fewest == 0 { inside.usual.get() } else { fewest });
     });
+    let _ = with_patterns(&PATTERNS_INSIDE, Patterns::wants);
 }

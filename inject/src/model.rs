@@ -1,6 +1,7 @@
 //! The language model of a program, where the user says which one it is: what its steps do.
 
 use crate::claim::Settings;
+use crate::patterns::PassedBefore;
 use candlescope_core::run::model_key;
 use candlescope_core::{Annotation, Handle, Phase};
 use candlescope_work::devices::Format;
@@ -91,6 +92,16 @@ impl Model {
         let _ = CONTEXT.try_with(|context| context.set(LOST));
     }
 
+    /// Tokens of this thread are known as such from here on; before them came this.
+    pub(crate) fn recognises(&self, passed: PassedBefore) {
+        let Some(prompt) = self.prompt else { return };
+        let has = match passed {
+            PassedBefore::Prompt(tokens) => prompt.saturating_add(tokens),
+            PassedBefore::Unknown => LOST,
+        };
+        let _ = CONTEXT.try_with(|context| context.set(has));
+    }
+
     /// A step of this phase has ended on this thread: what it did, if that follows from what is known.
     pub(crate) fn did(&self, phase: Phase) -> Option<Annotation> {
         let has = CONTEXT.try_with(Cell::get).ok()?;
@@ -101,7 +112,8 @@ impl Model {
         let input = match (phase, self.prompt) {
             (Phase::Prefill, Some(prompt)) => Input::prompt(self.batch, prompt),
             (Phase::Decode, _) if has > 0 => Input::token(self.batch, has + 1),
-            // The first token of a prompt that was not seen as such.
+            // The first range of a token, of a program that makes none around its prompt. Of its own steps
+            // [`recognises`](Self::recognises) said before what came.
             (Phase::Decode, Some(prompt)) => Input::token(self.batch, prompt + 1),
             _ => return None,
         };
@@ -140,6 +152,24 @@ mod tests {
         assert_eq!([model.did(Phase::Decode), model.did(Phase::Decode)], [Some(tokens), Some(tokens)]);
         assert_eq!(model.did(Phase::Prefill).expect("known"), prompt);
         assert_eq!(model.did(Phase::Decode).expect("known"), token);
+    }
+
+    #[test]
+    fn tokens_that_are_known_late_have_the_context_of_those_before_or_none() {
+        let model = Model::of(CONFIG, "batch=1,prompt=8").expect("a model");
+        let token = |model: &Model| model.did(Phase::Decode).expect("tokens at least");
+        model.recognises(PassedBefore::Prompt(3));
+        let same: Cost =
+            step(&model.shape, Input::token(1, 12), model.widths, 1).iter().map(|of| of.cost * of.calls).sum();
+        assert_eq!(token(&model), Annotation::from(same).tokens(1).batch(1).context_len(12));
+        model.recognises(PassedBefore::Unknown);
+        assert_eq!(token(&model), Annotation::new().tokens(1).batch(1), "neither context nor work");
+        let without_prompt = Model::of(CONFIG, "batch=1").expect("a model");
+        let other = std::thread::spawn(move || {
+            without_prompt.recognises(PassedBefore::Prompt(3));
+            without_prompt.did(Phase::Decode)
+        });
+        assert_eq!(other.join().expect("a thread"), None);
     }
 
     #[test]

@@ -24,13 +24,8 @@ pub(crate) fn told(text: &str, counts_flops: bool) -> Option<Annotation> {
     };
     let mut tensors = tensors(tail)?.skip(at);
     let (a, b) = (tensors.next()?, tensors.next()?);
-    let (count, [m, k], [inner, n]) = match operator {
-        "mm" | "addmm" => (1, dims(a)?, dims(b)?),
-        _ => {
-            let ([count, m, k], [_, inner, n]) = (dims(a)?, dims(b)?);
-            (count, [m, k], [inner, n])
-        }
-    };
+    let is_batch = matches!(operator, "bmm" | "baddbmm");
+    let ((count, [m, k]), (_, [inner, n])) = (matrices(a, is_batch)?, matrices(b, is_batch)?);
     if inner != k {
         return None;
     }
@@ -58,6 +53,15 @@ fn tensors(tail: &str) -> Option<impl Iterator<Item = &str>> {
     let from = tail.find(&SIZES[1..])? + SIZES.len() - 1;
     let (sizes, _) = tail[from..].split_once("]]")?;
     Some(sizes.split("], ["))
+}
+
+/// How many matrices a tensor holds, and the sizes of each. The first size of a batch is their number.
+fn matrices(text: &str, is_batch: bool) -> Option<(usize, [usize; 2])> {
+    if !is_batch {
+        return Some((1, dims(text)?));
+    }
+    let [count, rows, columns] = dims(text)?;
+    Some((count, [rows, columns]))
 }
 
 fn dims<const N: usize>(text: &str) -> Option<[usize; N]> {

@@ -12,8 +12,8 @@ use std::thread::LocalKey;
 const LONGEST: usize = 4;
 /// Repetitions that make a pattern.
 const TIMES: usize = 3;
-/// Stretches that are looked back on.
-const KEPT: usize = LONGEST * TIMES;
+/// Stretches that are looked back on: those of a pattern, and the one before them.
+const KEPT: usize = LONGEST * TIMES + 1;
 /// Patterns that are known; what repeats besides has no name.
 pub(crate) const MOST: usize = 8;
 /// Bins that launches are counted in, by what they launch.
@@ -33,10 +33,12 @@ struct Stretch {
     launches: u32,
     graphs: u32,
     bins: [u16; BINS],
+    /// Results that were fetched within: nobody knew yet where the program's loop is.
+    results: u32,
 }
 
 impl Stretch {
-    const NOTHING: Self = Self { launches: 0, graphs: 0, bins: [0; BINS] };
+    const NOTHING: Self = Self { launches: 0, graphs: 0, bins: [0; BINS], results: 0 };
 
     #[inline]
     fn launch(&mut self, what: u64, is_graph: bool) {
@@ -151,11 +153,27 @@ pub(crate) enum StepKind {
     Beside,
 }
 
+/// What came before the first step that is known by a new pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassedBefore {
+    /// What may be a prompt, and so many repetitions after it.
+    Prompt(u64),
+    /// Something else, or nobody saw it.
+    Unknown,
+}
+
 /// The stretches of a thread.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     found: &'static PatternTable,
     now: Stretch,
+    /// A result was fetched, and nothing was launched since.
+    has_result: bool,
+    /// The latest stretch that was not followed from its beginning, and how many have ended since.
+    part: Stretch,
+    since_part: usize,
+    /// Of the pattern that became known with the latest result.
+    passed: Option<PassedBefore>,
     /// Stretches that have ended, the latest last.
     seen: [Stretch; KEPT],
     ended: usize,
@@ -179,6 +197,10 @@ impl Patterns {
         Self {
             found,
             now: Stretch::NOTHING,
+            has_result: false,
+            part: Stretch::NOTHING,
+            since_part: usize::MAX,
+            passed: None,
             seen: [Stretch::NOTHING; KEPT],
             ended: 0,
             known: [Pattern::NONE; MOST],
@@ -200,7 +222,22 @@ impl Patterns {
     /// This is launched.
     #[inline]
     pub(crate) fn launches(&mut self, what: u64, is_graph: bool) {
+        if self.has_result {
+            self.has_result = false;
+            self.now.results = self.now.results.saturating_add(1);
+        }
         self.now.launch(what, is_graph);
+    }
+
+    /// A result is wanted. Whether it ends a stretch is known when something is launched after it.
+    #[inline]
+    pub(crate) fn wants(&mut self) {
+        self.has_result = true;
+    }
+
+    /// What came before, where a pattern became known with the latest result. Told once.
+    pub(crate) fn passed(&mut self) -> Option<PassedBefore> {
+        self.passed.take()
     }
 
     /// Whether steps are known by a pattern.
@@ -229,14 +266,14 @@ impl Patterns {
     /// What goes on is given up, without a result, and what comes next may have begun before: until the next result
     /// nothing is like anything.
     pub(crate) fn forget(&mut self) {
-        self.now = Stretch::NOTHING;
+        (self.now, self.has_result) = (Stretch::NOTHING, false);
         self.begins();
         self.is_part = true;
     }
 
     /// What comes begins here, and is not like what was seen before; patterns that are known stay.
     pub(crate) fn begins_anew(&mut self) {
-        (self.now, self.ended) = (Stretch::NOTHING, 0);
+        (self.now, self.has_result, self.ended, self.since_part) = (Stretch::NOTHING, false, 0, usize::MAX);
         self.begins();
     }
 
@@ -253,10 +290,13 @@ impl Patterns {
     /// A result was fetched, and what follows is launched next: what the step was, if it ends here.
     pub(crate) fn fetched(&mut self) -> Option<StepKind> {
         let stretch = std::mem::replace(&mut self.now, Stretch::NOTHING);
+        self.has_result = false;
         if self.is_part {
+            (self.part, self.since_part) = (stretch, 0);
             self.begins();
             return Some(StepKind::Other);
         }
+        self.since_part = self.since_part.saturating_add(1);
         self.all.add(&stretch);
         self.seen.rotate_left(1);
         self.seen[KEPT - 1] = stretch;
@@ -279,7 +319,7 @@ impl Patterns {
             self.begins();
             return Some(StepKind::Repeated(self.known[whole].number));
         }
-        let was = if self.is_beside() { StepKind::Beside } else { StepKind::Other };
+        let was = if self.is_beside(&self.all) { StepKind::Beside } else { StepKind::Other };
         self.learn();
         self.begins();
         Some(was)
@@ -287,13 +327,13 @@ impl Patterns {
 
     /// Whether what was launched may be a prompt beside tokens: it launches kernels one by one, also where tokens are
     /// graphs, and some that no token launches.
-    fn is_beside(&self) -> bool {
+    fn is_beside(&self, all: &Stretch) -> bool {
         let known = &self.known[..self.patterns];
         let Some(largest) = known.iter().map(Pattern::launches).max() else { return false };
-        let one_by_one = self.all.launches.saturating_sub(self.all.graphs);
+        let one_by_one = all.launches.saturating_sub(all.graphs);
         let is_in_tokens =
             |bin: usize| known.iter().any(|of| of.stretches[..of.length].iter().any(|stretch| stretch.bins[bin] > 0));
-        let own = (0..BINS).filter(|bin| !is_in_tokens(*bin)).map(|bin| u32::from(self.all.bins[bin])).sum::<u32>();
+        let own = (0..BINS).filter(|bin| !is_in_tokens(*bin)).map(|bin| u32::from(all.bins[bin])).sum::<u32>();
         one_by_one >= (largest / 2).max(self.least) && f64::from(own) >= OF_ITS_OWN * f64::from(one_by_one)
     }
 
@@ -313,6 +353,22 @@ impl Patterns {
         {
             self.known[self.patterns] = pattern;
             self.patterns += 1;
+            self.passed = Some(self.passed_before(length));
+        }
+    }
+
+    /// What came before the next step, where the latest stretches have just made a pattern of this length.
+    fn passed_before(&self, length: usize) -> PassedBefore {
+        let n = length * TIMES;
+        let before = match self.since_part {
+            since if since == n => Some(&self.part),
+            since if since > n && self.ended > n => Some(&self.seen[KEPT - n - 1]),
+            _ => None,
+        };
+        match before.filter(|before| self.is_beside(before)) {
+            // Where its result ended no stretch, the first repetitions are in the prompt's.
+            Some(prompt) => PassedBefore::Prompt(TIMES as u64 + u64::from(prompt.results) / length as u64),
+            None => PassedBefore::Unknown,
         }
     }
 }
@@ -347,6 +403,45 @@ mod tests {
         let mut patterns = patterns();
         let steps = stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).collect();
         (steps, patterns)
+    }
+
+    /// What became known of what came before, after each of these; a stretch that is not followed from its beginning is
+    /// `part`.
+    fn passed(part: Option<&[u64]>, stretches: &[&[u64]]) -> Vec<PassedBefore> {
+        let mut patterns = patterns();
+        if let Some(part) = part {
+            patterns.forget();
+            launched(&mut patterns, part);
+        }
+        let passed = |stretch: &&[u64]| {
+            launched(&mut patterns, stretch);
+            patterns.passed()
+        };
+        stretches.iter().filter_map(passed).collect()
+    }
+
+    #[test]
+    fn tokens_are_counted_from_a_prompt_that_was_seen() {
+        use PassedBefore::{Prompt, Unknown};
+        let tokens = [TOKEN, TOKEN, TOKEN, TOKEN, TOKEN];
+        let after = |first: &[&'static [u64]]| [first, &tokens].concat();
+        assert_eq!(passed(None, &after(&[SAMPLED, PROMPT])), [Prompt(3)]);
+        assert_eq!(passed(Some(PROMPT), &tokens), [Prompt(3)], "as where recording begins with it");
+        assert_eq!(passed(None, &tokens), [Unknown], "nobody saw what was before");
+        assert_eq!(passed(None, &after(&[PROMPT, SAMPLED])), [Unknown], "something else was");
+        assert_eq!(passed(Some(TOKEN), &tokens), [Unknown], "or more tokens");
+        // A prompt and its first results, of which nobody knew that they end anything.
+        let mut patterns = patterns();
+        for stretch in [PROMPT, TOKEN] {
+            stretch.iter().for_each(|what| patterns.launches(*what, false));
+            patterns.wants();
+        }
+        launched(&mut patterns, TOKEN);
+        let passed = [(); 3].map(|()| {
+            launched(&mut patterns, TOKEN);
+            patterns.passed()
+        });
+        assert_eq!(passed, [None, None, Some(Prompt(5))]);
     }
 
     const TOKEN: &[u64] = &[1, 2, 3, 4, 5, 6];

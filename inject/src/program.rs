@@ -6,7 +6,7 @@ mod inside;
 use crate::inside_of_ranges;
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{FOUND, Patterns, Repetition, StepKind, with_patterns};
+use crate::patterns::{FOUND, PassedBefore, Patterns, Repetition, StepKind, with_patterns};
 use crate::step_names::StepNames;
 use candlescope_core::{Annotation, Phase, RangeKind, Ranges};
 use std::cell::{Cell, RefCell};
@@ -322,7 +322,11 @@ impl OwnSteps {
     fn next(&self) -> bool {
         let here = here();
         HERE.set(OwnStep { fetched: None, ..here });
-        let said = if here.marks_phases { Said { was: Some(StepKind::Other), ..Said::default() } } else { self.was() };
+        let said = if here.marks_phases {
+            PatternVerdict { was: Some(StepKind::Other), ..PatternVerdict::default() }
+        } else {
+            self.was()
+        };
         let Some(was) = said.was else { return false };
         if here.is_open {
             // Named by what it did, a step would take as long as nobody asked for anything.
@@ -330,6 +334,7 @@ impl OwnSteps {
             self.count(said.is_foretold && !waited, said.repetition.filter(|_| !waited));
             self.leave_as(Some(if waited { StepKind::Other } else { was }));
         }
+        self.recognises(said.passed);
         if said.is_known != said.was_known {
             // Steps of another kind begin, also where there was no room for those before.
             HERE.set(OwnStep { renewed_in: 0, gave_up_in: 0, ..self::here() });
@@ -341,22 +346,30 @@ impl OwnSteps {
     }
 
     /// What the stretch that has ended makes of its step, if that ends with it.
-    fn was(&self) -> Said {
+    fn was(&self) -> PatternVerdict {
         with_patterns(&PATTERNS, |patterns| self.ask(patterns)).unwrap_or_default()
     }
 
     /// The same of these patterns.
-    fn ask(&self, patterns: &mut Patterns) -> Said {
+    fn ask(&self, patterns: &mut Patterns) -> PatternVerdict {
         let (was_known, is_foretold) = (patterns.is_known(), patterns.foretells());
         // What repeats with fewer launches is no token of the model.
         patterns.at_least(self.model.as_ref().map_or(0, |model| model.layers()));
         let was = patterns.fetched();
-        Said {
+        PatternVerdict {
             was,
             was_known,
             is_foretold,
             is_known: patterns.is_known(),
             repetition: was.and_then(|was| patterns.repetition(was)),
+            passed: patterns.passed(),
+        }
+    }
+
+    /// A pattern became known with the step that has ended: what the model is told of what came before it.
+    fn recognises(&self, passed: Option<PassedBefore>) {
+        if let (Some(model), Some(passed)) = (&self.model, passed) {
+            model.recognises(passed);
         }
     }
 
@@ -467,6 +480,7 @@ impl OwnSteps {
     pub(crate) fn fetched(&self) {
         let now = Instant::now();
         let _ = HERE.try_with(|here| here.set(OwnStep { fetched: Some(now), ..here.get() }));
+        let _ = with_patterns(&PATTERNS, Patterns::wants);
         inside_of_ranges::fetched(now);
     }
 }
@@ -480,7 +494,7 @@ fn waited(fetched: Option<Instant>, began: Option<Instant>) -> bool {
 
 /// What patterns say of a stretch that has ended.
 #[derive(Debug, Clone, Copy, Default)]
-struct Said {
+struct PatternVerdict {
     /// What its step was, if that ends with it.
     was: Option<StepKind>,
     /// Whether a pattern was known before, and is now.
@@ -489,6 +503,8 @@ struct Said {
     /// Whether a pattern said what it was to be.
     is_foretold: bool,
     repetition: Option<Repetition>,
+    /// What came before, where a pattern became known.
+    passed: Option<PassedBefore>,
 }
 
 #[cfg(test)]

@@ -211,6 +211,16 @@ impl Thread {
         }
     }
 
+    /// As [`settle`](Self::settle), where the thread may be anywhere: takes no lock that somebody may hold, allocates
+    /// nothing, and leaves out what the step did. Inside of it nothing of the program's own may be open.
+    fn settle_at_once(&mut self, recording: &Recording) {
+        let Some(step) = self.step.filter(|step| step.inside == 0) else { return };
+        let Some(at) = recording.start_end.take_ended(step.id) else { return };
+        self.step = None;
+        open::ends();
+        recording.ranges.exit_at(step.number(), Some(at), None);
+    }
+
     /// Ends that step as it is; `at`: the time that it ended at, `None` for now.
     fn end_step(&mut self, recording: &Recording, at: Option<RangeTime>) {
         let Some(step) = self.step.take() else { return };
@@ -360,6 +370,22 @@ fn end_in(recording: &Recording, id: u64) {
 /// What other threads have ended of this one ends.
 pub(crate) fn settle(recording: &Recording) {
     let _ = with_thread(|thread| thread.settle(recording));
+}
+
+/// The process ends on this thread, or puts another program in its place: what other threads have ended of this one
+/// ends, and the program's own step with it. What every end of the process does, but `_exit`.
+pub(crate) fn leave(recording: &Recording) {
+    settle(recording);
+    recording.own.leave();
+}
+
+/// The same for `_exit`, which may be called in a handler of a signal: takes no lock that somebody may hold, and
+/// allocates nothing.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`_exit` is seen on Linux alone"))]
+pub(crate) fn leave_at_once(recording: &Recording) {
+    // First what is inside of the step that began by a start.
+    recording.own.leave();
+    let _ = with_thread(|thread| thread.settle_at_once(recording));
 }
 
 /// This thread ends: what other threads have ended of it ends as well, and a step that nobody has ended is lost.
@@ -556,6 +582,25 @@ mod tests {
         assert_eq!(names, ["decode", "other"]);
         assert!(u128::from(steps[0].host_dur_ns) <= most.as_nanos(), "{most:?}: {:?}", steps[0]);
         assert_eq!(manifest.loss.open_at_end, 0);
+    }
+
+    /// The ends of a process: where the thread does nothing more that would notice.
+    #[test]
+    fn a_step_that_another_thread_ended_is_not_lost_where_the_process_ends() {
+        for leave in [leave, leave_at_once] {
+            let (spans, steps, manifest) = recorded(None, |recording| {
+                let step = start(recording, 0, "decode");
+                std::thread::scope(|scope| {
+                    scope.spawn(|| end_in(recording, step));
+                });
+                std::thread::sleep(Duration::from_millis(20));
+                leave(recording);
+                assert_eq!(recording.start_end.open(), 0);
+            });
+            assert_eq!((paths(&spans), steps.len()), (vec!["decode"], 1));
+            assert!(steps[0].host_dur_ns < 20_000_000, "as long as the other thread said: {:?}", steps[0]);
+            assert_eq!((manifest.loss.lost(), manifest.loss.open_at_end), (0, 0));
+        }
     }
 
     #[test]

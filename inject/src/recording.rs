@@ -276,6 +276,13 @@ pub(crate) fn window() -> Option<u64> {
     None
 }
 
+/// Whether a signal by which programs are ended ends the session first.
+#[cfg(target_os = "linux")]
+pub(crate) fn ends_by_signals() -> bool {
+    let text = settings().session.as_deref().unwrap_or_default();
+    EnvConfig::parse(text).is_ok_and(|config| config.sigterm)
+}
+
 /// Whether kernels were asked for.
 #[cfg(feature = "gpu")]
 pub(crate) fn records_kernels() -> bool {
@@ -387,14 +394,11 @@ impl Recording {
         std::process::id() == self.process
     }
 
-    /// The process ends, on this thread: what is open here ends as well. The session ends by itself after that.
+    /// The process ends. The session ends by itself after that.
     pub(crate) fn at_end(&self) {
-        if self.is_of_this_process() {
-            self.own.leave();
-            self.tell();
-            #[cfg(feature = "gpu")]
-            candlescope_collectors::cupti::program_ends();
-        }
+        self.tell();
+        #[cfg(feature = "gpu")]
+        candlescope_collectors::cupti::program_ends();
     }
 
     /// A range began by a start for which there is no place.
@@ -477,7 +481,6 @@ impl Recording {
 
     /// Makes durable what was recorded so far: the process may be about to put another program in its place.
     pub(crate) fn flush(&self) {
-        self.own.leave();
         self.tell();
         let handle = lock(&self.scope).as_ref().and_then(Scope::handle).cloned();
         if let Some(handle) = handle {

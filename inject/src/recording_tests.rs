@@ -199,3 +199,33 @@ fn what_a_program_says_is_not_guessed_and_windows_know_nothing_of_what_was_befor
     let expected = [vec!["program"; 4], vec!["decode"; 2], vec!["program"], vec!["decode"], vec!["program"]].concat();
     assert_eq!(steps, expected);
 }
+
+/// Three tokens are needed until a pattern is known: they have passed when the first one is told as such.
+#[test]
+fn the_first_tokens_that_are_known_have_the_context_that_those_before_made() {
+    let config = r#"{"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}"#;
+    let contexts = |prompt: bool| {
+        let memory = MemoryExporter::new();
+        let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
+        let (_layer, scope) = builder.layer().expect("a session");
+        let model = Model::of(config, "batch=1,prompt=8").expect("a model");
+        let recording = Recording::new(scope, None, Some(model), KernelRecording::PLAIN).expect("it records");
+        recording.own.launches(call(true), Some(7));
+        let of_prompt = |what| recording.own.launches(Call { outside: false, what, is_graph: false }, Some(7));
+        (100..130).filter(|_| prompt).for_each(of_prompt);
+        recording.own.fetched();
+        tokens(&recording, 6, 7);
+        recording.own.leave();
+        recording.end();
+        let batch = memory.batch();
+        let steps = batch.steps.iter().filter(|step| step.phase == Some(candlescope_core::Phase::Decode));
+        steps.map(|step| (step.tokens, step.context_len, step.flops.is_some())).collect::<Vec<_>>()
+    };
+    // On threads of their own, which begin without a context.
+    let [with, without] =
+        [true, false].map(|prompt| std::thread::scope(|scope| scope.spawn(|| contexts(prompt)).join()).expect("ends"));
+    // The last one goes on when the recording ends.
+    assert_eq!(with, [(Some(1), Some(12), true), (Some(1), Some(13), true)]);
+    assert_eq!(without, [(Some(1), None, false); 2], "nobody saw a prompt");
+}

@@ -162,6 +162,18 @@ impl StartEnd {
         }
     }
 
+    /// The same, and its place is free. Waits for nobody: `None` as well where another thread is at work there.
+    pub(crate) fn take_ended(&self, number: u64) -> Option<RangeTime> {
+        let mut place = self.places[number as usize % MOST].try_lock().ok()?;
+        match place.held {
+            SlotContent::Range(KeptRange::Step(Some(ended))) if u64::from(place.uses) == number >> PLACE_BITS => {
+                self.vacate(&mut place);
+                Some(ended)
+            }
+            _ => None,
+        }
+    }
+
     /// Ranges that have begun and not ended.
     pub(crate) fn open(&self) -> u64 {
         (self.open.load(Ordering::Relaxed) + self.abandoned.load(Ordering::Relaxed)) as u64

@@ -13,6 +13,7 @@ pub use architectures::{
     ENCODER_ARCHITECTURES, GGUF_ARCHITECTURES, GPT2, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES,
 };
 pub(crate) use architectures::{HEAD_NORMS, PADDLEOCR_VL, with_encoder};
+use candlescope_work::known_models::{KnownModel, known_models};
 use config_error::suggest;
 pub use config_error::{ConfigError, EMBEDDED, NAMED, NAMED_WITH_ENCODER};
 pub(crate) use json::token_ids;
@@ -25,93 +26,69 @@ pub const BYTES_EOS: u32 = 257;
 /// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
 pub const BYTES_VOCAB: usize = 259;
 
-#[allow(clippy::too_many_arguments)]
-fn decoder(
-    name: &str,
-    architecture: &str,
-    vocab_size: usize,
-    hidden_size: usize,
-    intermediate: usize,
-    num_layers: usize,
-    (num_heads, num_kv_heads, head_dim): (usize, usize, usize),
-    max_context: usize,
-    theta: f32,
-) -> ModelConfig {
-    ModelConfig {
-        name: name.to_string(),
-        architecture: architecture.to_string(),
-        vocab_size,
-        hidden_size,
-        feed_forward: FeedForward::SwiGlu { intermediate },
-        num_layers,
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        max_context,
+/// Dimensions of the embedded model. See `Tokenizer::Bytes`.
+static EMBEDDED_MODEL: KnownModel = KnownModel {
+    name: EMBEDDED,
+    ids: &[],
+    architecture: "llama",
+    size: (BYTES_VOCAB as u64, 128, 4),
+    heads: (4, 2, 32),
+    intermediate: 384,
+    experts: (0, 0),
+    tied: false,
+    window: (0, 0),
+    context: 2048,
+};
+
+/// A decoder like Llama of these dimensions, with what the table of known models lacks. `None` of what [`NAMED`] does not
+/// have.
+fn decoder(model: &KnownModel) -> Option<ModelConfig> {
+    let (theta, rms_norm_eps, bos, eos) = match model.name {
+        EMBEDDED => (10_000., 1e-5, Some(BYTES_BOS), vec![BYTES_EOS]),
+        "smollm2-135m" => (100_000., 1e-5, Some(1), vec![2]),
+        "tinyllama-1.1b" => (10_000., 1e-5, Some(1), vec![2]),
+        "llama-3-8b" => (500_000., 1e-5, Some(128_000), vec![128_001, 128_009]),
+        "qwen2.5-0.5b" | "qwen2.5-7b" | "qwen3-0.6b" => (1_000_000., 1e-6, None, vec![151_645, 151_643]),
+        _ => return None,
+    };
+    let ((vocab, hidden, layers), (heads, kv_heads, head_dim)) = (model.size, model.heads);
+    Some(ModelConfig {
+        name: model.name.to_string(),
+        architecture: model.architecture.to_string(),
+        vocab_size: vocab as usize,
+        hidden_size: hidden as usize,
+        feed_forward: FeedForward::SwiGlu { intermediate: model.intermediate as usize },
+        num_layers: layers as usize,
+        num_heads: heads as usize,
+        num_kv_heads: kv_heads as usize,
+        head_dim: head_dim as usize,
+        max_context: model.context as usize,
         window: None,
-        rms_norm_eps: 1e-5,
+        rms_norm_eps,
         rope: Rope { theta, interleaved: false, scaling: None },
-        tie_embeddings: false,
-        qkv_bias: architecture == "qwen2",
-        bos: None,
-        eos: Vec::new(),
-    }
+        tie_embeddings: model.tied,
+        qkv_bias: model.architecture == "qwen2",
+        bos,
+        eos,
+    })
 }
 
 impl ModelConfig {
     /// A configuration of [`NAMED`], at its true size.
     pub fn named(name: &str) -> Result<Self, ConfigError> {
         let wanted = name.trim().to_ascii_lowercase();
-        Ok(match wanted.as_str() {
-            "smollm2-135m" => Self {
-                tie_embeddings: true,
-                bos: Some(1),
-                eos: vec![2],
-                ..decoder("smollm2-135m", "llama", 49_152, 576, 1536, 30, (9, 3, 64), 8192, 100_000.)
-            },
-            "tinyllama-1.1b" => Self {
-                bos: Some(1),
-                eos: vec![2],
-                ..decoder("tinyllama-1.1b", "llama", 32_000, 2048, 5632, 22, (32, 4, 64), 2048, 10_000.)
-            },
-            "qwen2.5-0.5b" => Self {
-                tie_embeddings: true,
-                rms_norm_eps: 1e-6,
-                eos: vec![151_645, 151_643],
-                ..decoder("qwen2.5-0.5b", "qwen2", 151_936, 896, 4864, 24, (14, 2, 64), 32_768, 1_000_000.)
-            },
-            "qwen2.5-7b" => Self {
-                rms_norm_eps: 1e-6,
-                eos: vec![151_645, 151_643],
-                ..decoder("qwen2.5-7b", "qwen2", 152_064, 3584, 18_944, 28, (28, 4, 128), 32_768, 1_000_000.)
-            },
-            "llama-3-8b" => Self {
-                bos: Some(128_000),
-                eos: vec![128_001, 128_009],
-                ..decoder("llama-3-8b", "llama", 128_256, 4096, 14_336, 32, (32, 8, 128), 8192, 500_000.)
-            },
-            // See `Tokenizer::Bytes`.
-            EMBEDDED => Self {
-                bos: Some(BYTES_BOS),
-                eos: vec![BYTES_EOS],
-                ..decoder(EMBEDDED, "llama", BYTES_VOCAB, 128, 384, 4, (4, 2, 32), 2048, 10_000.)
-            },
-            "qwen3-0.6b" => Self {
-                tie_embeddings: true,
-                rms_norm_eps: 1e-6,
-                eos: vec![151_645, 151_643],
-                ..decoder("qwen3-0.6b", "qwen3", 151_936, 1024, 3072, 28, (16, 8, 128), 40_960, 1_000_000.)
-            },
-            other => {
-                if let Some(config) = gpt2_config::named(other) {
-                    return Ok(config);
-                }
-                if NAMED_WITH_ENCODER.contains(&wanted.as_str()) {
-                    return Err(ConfigError::WithEncoder { name: wanted });
-                }
-                return Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() });
-            }
-        })
+        let config = |model: &KnownModel| match model.architecture {
+            GPT2 => Some(gpt2_config::of_size(model)),
+            _ => decoder(model),
+        };
+        let model = known_models().chain([&EMBEDDED_MODEL]).find(|model| model.name == wanted);
+        if let Some(config) = model.and_then(config) {
+            return Ok(config);
+        }
+        if NAMED_WITH_ENCODER.contains(&wanted.as_str()) {
+            return Err(ConfigError::WithEncoder { name: wanted });
+        }
+        Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() })
     }
 
     /// Checks that no dimension is 0 or larger than in any real model, and that they fit together.

@@ -196,14 +196,14 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Picture, ImageError> {
 }
 
 #[cfg(feature = "images")]
-type Damaged<'a> = &'a dyn Fn(String) -> ImageError;
+type DamageError<'a> = &'a dyn Fn(String) -> ImageError;
 #[cfg(feature = "images")]
 type Pixels = (Vec<[u8; 3]>, usize, usize);
 #[cfg(feature = "images")]
-type Within<'a> = &'a dyn Fn(usize, usize) -> Result<(), ImageError>;
+type SizeCheck<'a> = &'a dyn Fn(usize, usize) -> Result<(), ImageError>;
 
 #[cfg(feature = "images")]
-fn png(bytes: &[u8], damaged: Damaged<'_>, within: Within<'_>) -> Result<Pixels, ImageError> {
+fn png(bytes: &[u8], damaged: DamageError<'_>, within: SizeCheck<'_>) -> Result<Pixels, ImageError> {
     use png::{ColorType, Transformations};
     let mut decoder = png::Decoder::new_with_limits(std::io::Cursor::new(bytes), png::Limits { bytes: 8 * MAX_PIXELS });
     decoder.set_transformations(Transformations::normalize_to_color8());
@@ -227,7 +227,7 @@ fn png(bytes: &[u8], damaged: Damaged<'_>, within: Within<'_>) -> Result<Pixels,
 }
 
 #[cfg(feature = "images")]
-fn jpeg(bytes: &[u8], damaged: Damaged<'_>, within: Within<'_>) -> Result<Pixels, ImageError> {
+fn jpeg(bytes: &[u8], damaged: DamageError<'_>, within: SizeCheck<'_>) -> Result<Pixels, ImageError> {
     use zune_jpeg::zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
     let options = DecoderOptions::new_safe()
         .set_strict_mode(true)
@@ -244,7 +244,7 @@ fn jpeg(bytes: &[u8], damaged: Damaged<'_>, within: Within<'_>) -> Result<Pixels
 }
 
 #[cfg(feature = "images")]
-fn whole(rgb: Vec<[u8; 3]>, width: usize, height: usize, damaged: Damaged<'_>) -> Result<Pixels, ImageError> {
+fn whole(rgb: Vec<[u8; 3]>, width: usize, height: usize, damaged: DamageError<'_>) -> Result<Pixels, ImageError> {
     if rgb.len() == width * height {
         Ok((rgb, width, height))
     } else {

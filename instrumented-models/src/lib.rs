@@ -52,7 +52,6 @@ mod slot_model;
 pub mod slots;
 #[doc(hidden)]
 pub mod source;
-mod splitmix;
 #[doc(hidden)]
 pub mod threads;
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Variants of the embedded model, from its weights to a study's files.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope_lab::method::{CaseError, Engine, InMemory, Method, StopReason, Unknown};
+use candlescope_lab::method::{CaseError, Engine, InMemory, Method, NoSurroundings, StopReason};
 use candlescope_lab::study::{Manifest, Records, State, Study};
 use candlescope_lab::variants::{
     Variant, VariantHost, VariantOptions, VariantsSummary, cases, close, read_closing, variant_lines, write_variants,
@@ -121,7 +121,7 @@ fn a_study_of_variants_writes_its_files() {
     let mut study = Study::create(dir.path().join("s"), manifest).unwrap();
     let host = Rc::new(RefCell::new(host(&options, dir.path())));
     let mut kept = InMemory::default();
-    Engine::new(Method::quick().runs(Some(6)), &mut Unknown).run(&mut cases(&host), &mut kept).unwrap();
+    Engine::new(Method::quick().runs(Some(6)), &mut NoSurroundings).run(&mut cases(&host), &mut kept).unwrap();
     let refused = kept.stopped.iter().find(|stop| stop.reason == StopReason::Refused).expect("Q4_K");
     assert!(refused.case.key().contains("variant=q4_k"), "{}", refused.case.key());
     let records = Records { samples: kept.samples, stopped: kept.stopped, ..Records::default() };
@@ -191,7 +191,7 @@ fn memory_and_context_refuse_a_variant_and_no_other() {
     let host = VariantHost::load(&options, LoadOptions::default(), dir.path()).unwrap();
     let mut kept = InMemory::default();
     let mut all = cases(&Rc::new(RefCell::new(host)));
-    Engine::new(Method::quick(), &mut Unknown).run(&mut all, &mut kept).unwrap();
+    Engine::new(Method::quick(), &mut NoSurroundings).run(&mut all, &mut kept).unwrap();
     assert!(kept.samples.is_empty());
     assert!(kept.stopped.iter().all(|stop| stop.detail.as_deref().unwrap().contains("context of 2048")));
 }

@@ -30,7 +30,7 @@ const MOST_TICKS: usize = 4096;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What all stages share.
-pub(crate) struct Shared {
+pub(crate) struct LoadContext {
     pub(crate) client: Client,
     pub(crate) body: Body,
     pub(crate) target: String,
@@ -72,7 +72,7 @@ struct State {
 
 /// A stage under way: its requests' clients share it.
 struct RunningStage {
-    shared: Arc<Shared>,
+    shared: Arc<LoadContext>,
     stage: usize,
     state: Mutex<State>,
     cancel: watch::Receiver<Option<FailureKind>>,
@@ -85,7 +85,7 @@ struct Ticket {
 }
 
 pub(crate) async fn run_stage(
-    shared: &Arc<Shared>,
+    shared: &Arc<LoadContext>,
     stage: usize,
     stages: Option<usize>,
     level: Level,

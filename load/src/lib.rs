@@ -9,9 +9,9 @@
 //! Neither are in any figure of latency.
 //!
 //! ```no_run
-//! use candlescope_load::{Level, LoadOptions, Stop, Unwatched, run};
+//! use candlescope_load::{Level, LoadOptions, NoWatch, Stop, run};
 //! let options = LoadOptions::new("http://localhost:8080").levels([Level::Concurrency(4)]);
-//! let results = run(&options, &Stop::new(), &Unwatched)?;
+//! let results = run(&options, &Stop::new(), &NoWatch)?;
 //! println!("{}", results.summary());
 //! # Ok::<(), candlescope_load::LoadError>(())
 //! ```
@@ -64,4 +64,4 @@ pub use results::{End, LoadResults, SCHEMA_VERSION, Stage, Target};
 pub use run::run;
 pub use server_metrics::{ChangedSeries, ServerMetrics};
 pub use trend::{Saturation, Trend};
-pub use watch::{Progress, Stop, Unwatched, Watch};
+pub use watch::{NoWatch, Progress, Stop, Watch};

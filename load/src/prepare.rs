@@ -6,7 +6,7 @@ use crate::body::Body;
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::connect::Connections;
-use crate::drive::Shared;
+use crate::drive::LoadContext;
 use crate::error::LoadError;
 use crate::exchange::{Client, MOST_PLAIN};
 use crate::failure::{Failure, FailureKind};
@@ -35,7 +35,11 @@ const SHORT: u64 = 16;
 /// What a server that refuses a first request may want.
 const KEY: &str = "; does it want a key? Name a variable with it by --api-key-env";
 
-pub(crate) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) -> Result<(Shared, Target), LoadError> {
+pub(crate) async fn prepare(
+    options: &LoadOptions,
+    clock: Clock,
+    stop: &Stop,
+) -> Result<(LoadContext, Target), LoadError> {
     options.check()?;
     let address = Address::parse(&options.url)?;
     let mut prompts = Prompts::read(&options.prompts, options.seed)?;
@@ -81,7 +85,7 @@ pub(crate) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) ->
         },
     };
     let target_path = address.target(endpoint);
-    Ok((Shared { client, body, target: target_path, prompts, options: options.clone() }, target))
+    Ok((LoadContext { client, body, target: target_path, prompts, options: options.clone() }, target))
 }
 
 fn path_of(endpoint: Endpoint) -> &'static str {

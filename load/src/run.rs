@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::drive::{Shared, StageEnd, StageRecords, run_stage};
+use crate::drive::{LoadContext, StageEnd, StageRecords, run_stage};
 use crate::error::LoadError;
 use crate::figures::Figures;
 use crate::level::{Level, Plan};
@@ -87,7 +87,13 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
     Ok(results)
 }
 
-fn add(results: &mut LoadResults, tried: &mut Vec<StageResult>, shared: &Shared, level: Level, stage: StageRecords) {
+fn add(
+    results: &mut LoadResults,
+    tried: &mut Vec<StageResult>,
+    shared: &LoadContext,
+    level: Level,
+    stage: StageRecords,
+) {
     let StageRecords { records, window, beats, .. } = stage;
     let options = &shared.options;
     let figures = window.map(|window| Figures::of(&records, window, level, options.slo, &beats));

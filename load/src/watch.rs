@@ -35,9 +35,9 @@ pub trait Watch: Sync {
 
 /// For a run that nobody watches: whatever it is told, it does nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoWatch;
 
-impl Watch for Unwatched {}
+impl Watch for NoWatch {}
 
 /// Ends a run early, from any thread: requests under way are given up, and what there is is kept.
 #[derive(Debug, Clone, Default)]

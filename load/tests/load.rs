@@ -2,8 +2,8 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_load::{
-    Amount, End, Endpoint, FailureKind, Figures, Level, LoadError, LoadOptions, LoadResults, Part, PromptSource,
-    REQUESTS_FILE, RESULTS_FILE, RequestRecord, Spread, Stop, TokensBy, Unwatched, run,
+    Amount, End, Endpoint, FailureKind, Figures, Level, LoadError, LoadOptions, LoadResults, NoWatch, Part,
+    PromptSource, REQUESTS_FILE, RESULTS_FILE, RequestRecord, Spread, Stop, TokensBy, run,
 };
 use candlescope_testkit::completions::{Act, JSON, Request, SSE, Server, models, stream, token};
 use serde_json::{Value, json};
@@ -24,11 +24,11 @@ fn options(server: &Server, requests: u64) -> LoadOptions {
 }
 
 fn load(options: &LoadOptions) -> LoadResults {
-    run(options, &Stop::new(), &Unwatched).expect("the load begins")
+    run(options, &Stop::new(), &NoWatch).expect("the load begins")
 }
 
 fn fails(options: &LoadOptions) -> LoadError {
-    run(options, &Stop::new(), &Unwatched).expect_err("the load cannot begin")
+    run(options, &Stop::new(), &NoWatch).expect_err("the load cannot begin")
 }
 
 fn figures(results: &LoadResults) -> &Figures {
@@ -289,7 +289,7 @@ fn a_stopped_load_keeps_what_there_is() {
     let stop = Stop::new();
     let options = options(&server, 1000).levels([Level::Concurrency(3)]);
     let results = std::thread::scope(|scope| {
-        let loaded = scope.spawn(|| run(&options, &stop, &Unwatched).expect("it had begun"));
+        let loaded = scope.spawn(|| run(&options, &stop, &NoWatch).expect("it had begun"));
         candlescope_testkit::wait_until(|| server.seen().len() >= 4, "the load is on");
         std::thread::sleep(Duration::from_millis(300));
         stop.stop();

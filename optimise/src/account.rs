@@ -219,7 +219,7 @@ fn come_to<'a>(phases: impl Iterator<Item = &'a Phase> + Clone, gain: impl Fn(&P
 /// What a difference between a promise and the result is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Within {
+pub enum DifferenceScope {
     /// A kind of step.
     Step,
     /// What a path of the model takes itself.
@@ -235,7 +235,7 @@ pub enum Within {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// What it is.
-    pub within: Within,
+    pub within: DifferenceScope,
     /// The kind of step that the time is a part of; of a function all kinds, each by its share.
     pub step: Option<String>,
     /// Name of the kind of step, path, kernel or function.
@@ -287,7 +287,7 @@ pub struct ByHand {
 /// Why an optimisation ended; the state in its `study.json` follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum OptimiseEnd {
     /// It has not: so it stands in the files that are written after each step.
     #[default]
     Running,
@@ -334,8 +334,8 @@ pub struct Account {
     pub begun_with: String,
     /// What else every gain rests on: by which another candlescope, model, file of prompts or group's file is told.
     pub rests_on: BTreeMap<String, String>,
-    /// Why the latest call ended; [`Ended::Running`] while it goes on.
-    pub ended: Ended,
+    /// Why the latest call ended; [`OptimiseEnd::Running`] while it goes on.
+    pub ended: OptimiseEnd,
     /// What stopped it, where that is an error.
     pub error: Option<String>,
     /// Time that it took, in seconds.

@@ -8,7 +8,7 @@
 //! [`Roadmap`]: candlescope_figures::advice::Roadmap
 
 use crate::account::{Interaction, Promise};
-use crate::promise::{ByKind, Promised, TOGETHER, of_replay, of_run};
+use crate::promise::{ByKind, PromisedGain, TOGETHER, of_replay, of_run};
 use crate::quantised_prompts::with_prompts;
 use crate::remedies::{Answers, Attempt, Remedy, State};
 use crate::request_gain::of_requests;
@@ -26,7 +26,7 @@ const MARGIN: f64 = 0.02;
 pub(crate) struct Single {
     pub(crate) remedy: &'static Remedy,
     pub(crate) attempt: Attempt,
-    pub(crate) promised: Option<Promised>,
+    pub(crate) promised: Option<PromisedGain>,
 }
 
 impl Single {
@@ -46,7 +46,7 @@ pub(crate) struct Combination {
     /// Their places among the singles.
     pub(crate) members: Vec<usize>,
     pub(crate) attempt: Attempt,
-    pub(crate) promised: Promised,
+    pub(crate) promised: PromisedGain,
 }
 
 /// What these attempts gain together, where that is not what they gain by themselves: those to be tried as one, and all of
@@ -60,7 +60,7 @@ pub(crate) fn combinations(
     let sets: BTreeSet<&Vec<usize>> = told.iter().map(|told| &told.members).collect();
     let (mut found, mut interactions) = (Vec::new(), Vec::new());
     // What each gains by itself is of the same source as what they gain together: a replay's gain is not the finding's.
-    let mut judge = |members: &[usize], attempt: Attempt, promised: Promised, alone: &[f64]| {
+    let mut judge = |members: &[usize], attempt: Attempt, promised: PromisedGain, alone: &[f64]| {
         let (gain, sum) = (promised.promise.mid, alone.iter().sum::<f64>());
         let largest = alone.iter().copied().fold(0.0, f64::max);
         let none_is_told = alone.iter().all(|gain| *gain < LEAST_GAIN);
@@ -162,7 +162,12 @@ fn alone(diagnosis: &Diagnosis, attempt: &Attempt) -> f64 {
 
 /// What the findings of these gain the run together: of each kind of step the largest set that is known, else the largest of
 /// the members' own.
-fn of_findings(state: &State<'_>, singles: &[Single], members: &[usize], told: &[CombinedGain]) -> Option<Promised> {
+fn of_findings(
+    state: &State<'_>,
+    singles: &[Single],
+    members: &[usize],
+    told: &[CombinedGain],
+) -> Option<PromisedGain> {
     let mut by_kind = ByKind::new();
     for step in &state.diagnosis.steps {
         let of_kind = told.iter().filter(|told| told.kind == step.phase);
@@ -172,13 +177,14 @@ fn of_findings(state: &State<'_>, singles: &[Single], members: &[usize], told: &
             by_kind.insert(step.phase.clone(), told.gain);
         }
     }
-    let rests = Promised { promise: Promise::of(Estimate::default(), TOGETHER, None), by_kind, changes: Vec::new() };
+    let rests =
+        PromisedGain { promise: Promise::of(Estimate::default(), TOGETHER, None), by_kind, changes: Vec::new() };
     completed(state, singles, members, rests)
 }
 
 /// With the largest of the members' own gains for kinds of steps of which nothing is known of all of them.
-fn completed(state: &State<'_>, singles: &[Single], members: &[usize], promised: Promised) -> Option<Promised> {
-    let Promised { mut promise, mut by_kind, changes } = promised;
+fn completed(state: &State<'_>, singles: &[Single], members: &[usize], promised: PromisedGain) -> Option<PromisedGain> {
+    let PromisedGain { mut promise, mut by_kind, changes } = promised;
     // To gains of findings no gain of a replay is added.
     let members =
         || members.iter().map(|at| &singles[*at]).filter(|single| !(changes.is_empty() && single.is_replayed()));
@@ -191,7 +197,7 @@ fn completed(state: &State<'_>, singles: &[Single], members: &[usize], promised:
     }
     let gain = of_run(state, &by_kind)?;
     (promise.low, promise.mid, promise.high) = (gain.low, gain.mid, gain.high);
-    Some(Promised { promise, by_kind, changes })
+    Some(PromisedGain { promise, by_kind, changes })
 }
 
 /// Each two of different remedies.
@@ -392,7 +398,7 @@ mod tests {
             let changes = candlescope_predict::simulation::parse_changes("host×0.5").expect("a change");
             let by_kind = ["decode", "prefill"].map(|kind| (kind.to_string(), around(replayed))).into();
             let promise = Promise::of(around(replayed), "what_if", Some("host×0.5".into()));
-            singles[1].promised = Some(Promised { promise, by_kind, changes });
+            singles[1].promised = Some(PromisedGain { promise, by_kind, changes });
             combinations(&state, None, &singles)
         };
         // Together 20 %, by themselves 4 and 8 %: the replay's 15 % are of another scale, and so are its 15 % of a prefill.

@@ -14,8 +14,8 @@
 use crate::account::Promise;
 use crate::facts::Facts;
 use crate::lookup_facts::{Lookup, StepsLeft};
-use crate::promise::{ByKind, Promised};
-use crate::remedies::{State, Unpromised};
+use crate::promise::{ByKind, PromisedGain};
+use crate::remedies::{NoPromise, State};
 use crate::time_shares::of_share;
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
@@ -35,8 +35,8 @@ const PANELS: f64 = 2.0;
 ///
 /// # Errors
 /// Why nothing is promised: a figure is missing, or it may be a loss.
-pub(crate) fn foretold(state: &State<'_>, simulation: Option<&Simulation>) -> Result<Promised, Unpromised> {
-    let unknown = |why: &str| Unpromised { why: format!("nothing was promised: {why}"), is_loss: false };
+pub(crate) fn foretold(state: &State<'_>, simulation: Option<&Simulation>) -> Result<PromisedGain, NoPromise> {
+    let unknown = |why: &str| NoPromise { why: format!("nothing was promised: {why}"), is_loss: false };
     let Some(Lookup { ahead, left: Some(left), .. }) = state.facts.lookup else {
         return Err(unknown("the run does not say how many steps would check tokens"));
     };
@@ -52,7 +52,7 @@ pub(crate) fn foretold(state: &State<'_>, simulation: Option<&Simulation>) -> Re
     // What is a loss by a run of a busy machine is tried.
     let is_disturbed = state.facts.is_disturbed;
     let promised =
-        judged(decoding, left, longer).map_err(|told| Unpromised { is_loss: told.is_loss && !is_disturbed, ..told })?;
+        judged(decoding, left, longer).map_err(|told| NoPromise { is_loss: told.is_loss && !is_disturbed, ..told })?;
     if is_disturbed {
         // Threads of a step with several tokens wait for the one that lost its processor, and those of a step with one do not.
         let Promise { low, high, .. } = promised.promise;
@@ -65,7 +65,7 @@ pub(crate) fn foretold(state: &State<'_>, simulation: Option<&Simulation>) -> Re
 }
 
 /// The promise that follows, if it cannot be a loss.
-fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<Promised, Unpromised> {
+fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<PromisedGain, NoPromise> {
     let gain = gained(decoding, left, longer);
     let StepsLeft { steps, checks } = left;
     if gain.low > 0.0 {
@@ -73,7 +73,7 @@ fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<Promi
         let of_step = |longer: f64| checks * (1.0 - longer) / steps;
         let step = Estimate { low: of_step(longer.high), mid: of_step(longer.mid), high: of_step(longer.low) };
         let by_kind = ByKind::from([(Phase::Decode.as_str().to_string(), step)]);
-        return Ok(Promised { promise: Promise::of(gain, CODE, None), by_kind, changes: Vec::new() });
+        return Ok(PromisedGain { promise: Promise::of(gain, CODE, None), by_kind, changes: Vec::new() });
     }
     let [low, high] = [longer.low, longer.high].map(significant);
     let why = format!(
@@ -83,7 +83,7 @@ fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<Promi
         in_words(gain.low),
         in_words(gain.high)
     );
-    Err(Unpromised::for_a_loss(gain.high <= 0.0, &why))
+    Err(NoPromise::for_a_loss(gain.high <= 0.0, &why))
 }
 
 /// The share of requests' time that is gained where decoding takes this share of it, these steps are left, and those

@@ -1,7 +1,7 @@
 //! The same account of what was tried by hand: from studies, comparisons and load tests that exist, in the order in which
 //! they are given. Each is held against the best before it.
 
-use crate::account::{Account, BeforeAfter, Ended, MeasuredGain, Phase, Verdict};
+use crate::account::{Account, BeforeAfter, MeasuredGain, OptimiseEnd, Phase, Verdict};
 use crate::error::OptimiseError;
 use crate::goal::Aim;
 use crate::remedies::Answers;
@@ -15,6 +15,7 @@ use candlescope_compare::{CasesSide, CompareOptions, Outcome, compare_cases};
 use candlescope_core::files::read_text_limited;
 use candlescope_core::load_results;
 use candlescope_core::numbers::significant;
+use candlescope_core::study_files::MANIFEST_FILE;
 use candlescope_lab::compare::{Target, cases_of};
 use candlescope_reader::ReadLimits;
 use serde_json::Value;
@@ -75,7 +76,7 @@ struct State {
 /// # Errors
 /// One of them is nothing that can be read.
 pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Account, OptimiseError> {
-    let mut account = Account { aim, ended: Ended::AllTried, ..Account::default() };
+    let mut account = Account { aim, ended: OptimiseEnd::AllTried, ..Account::default() };
     let mut best: Option<Box<State>> = None;
     for station in stations {
         match find(station, aim, limits)? {
@@ -137,7 +138,7 @@ fn find(station: &Station, aim: Aim, limits: &ReadLimits) -> Result<StationKind,
     if path.is_file() {
         return of_results(&json(path)?, station, aim).map(|state| StationKind::State(Box::new(state))).map_err(failed);
     }
-    if let Ok(account) = write::read_account(&path.join("study.json")) {
+    if let Ok(account) = write::read_account(&path.join(MANIFEST_FILE)) {
         return Ok(StationKind::Account(Box::new(account)));
     }
     let (compared, load) = (path.join("compare.json"), path.join(load_results::FILE));

@@ -44,8 +44,8 @@ mod words;
 mod write;
 
 pub use account::{
-    Account, BeforeAfter, ByHand, Difference, Ended, Interaction, MeasuredGain, Phase, Promise, QualityMeasured,
-    Verdict, Within,
+    Account, BeforeAfter, ByHand, Difference, DifferenceScope, Interaction, MeasuredGain, OptimiseEnd, Phase, Promise,
+    QualityMeasured, Verdict,
 };
 pub use chart::waterfall;
 pub use error::OptimiseError;

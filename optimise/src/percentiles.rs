@@ -2,7 +2,7 @@
 
 use crate::options::LEAST_PAIRS;
 use candlescope_compare::{GoodputChange, Outcome};
-use candlescope_core::Outcome as Ended;
+use candlescope_core::Outcome as RequestOutcome;
 use candlescope_core::numbers::duration;
 use candlescope_figures::{Analysis, RequestFigures};
 use candlescope_reader::{ReadLimits, Run};
@@ -90,7 +90,7 @@ fn times(requests: &[RequestFigures], figure: SloFigure) -> Vec<f64> {
             SloFigure::Tpot => request.tpot_ns,
             SloFigure::E2e => request.e2e_ns.map(|ns| ns as f64),
         };
-        ns.filter(|_| matches!(request.outcome, None | Some(Ended::Done))).unwrap_or(f64::INFINITY)
+        ns.filter(|_| matches!(request.outcome, None | Some(RequestOutcome::Done))).unwrap_or(f64::INFINITY)
     };
     requests.iter().filter(has_it).map(time).collect()
 }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(of_requests(&runs(&[2]), &slo).above, None, "two of twenty may be slower");
         let words = of_requests(&runs(&[3]), &slo).above.unwrap();
         assert!(words.starts_with("ttft_p90 of 20 requests is 150") && words.contains("the limit of 100"), "{words}");
-        let failed = RequestFigures { outcome: Some(Ended::Failed), ..request(1) };
+        let failed = RequestFigures { outcome: Some(RequestOutcome::Failed), ..request(1) };
         let words = of_requests(&[vec![failed]], &slo).above.unwrap();
         assert!(words.contains("has no end"), "{words}");
     }

@@ -13,7 +13,7 @@ pub(crate) type ByKind = BTreeMap<String, Estimate>;
 
 /// A promise, and what it rests on.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Promised {
+pub(crate) struct PromisedGain {
     pub(crate) promise: Promise,
     /// What each kind of step gains; of the others nothing is said.
     pub(crate) by_kind: ByKind,
@@ -22,7 +22,7 @@ pub(crate) struct Promised {
 }
 
 /// What an attempt promises; `None` where neither a simulation nor a finding says anything.
-pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<Promised> {
+pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<PromisedGain> {
     let simulated = attempt.simulated.as_ref().zip(simulation);
     // A replay's own gain is not the finding's, which reckons with what is left of the device's rate.
     simulated
@@ -38,7 +38,7 @@ pub(crate) const TOGETHER: &str = "together";
 ///
 /// # Errors
 /// There is no such finding, or the changes cannot be read or simulated.
-pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promised, String> {
+pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<PromisedGain, String> {
     if let Some(code) = AdviceCode::named(text) {
         // Who names it takes it as it was found, on a disturbed machine, too: a neighbour is what `preempted` is about.
         let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == code);
@@ -51,7 +51,7 @@ pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &s
         let all = state.diagnosis.together.iter().map(|together| (together.phase.clone(), together.gain));
         let by_kind: ByKind = all.collect();
         let gain = of_run(state, &by_kind).ok_or("the run has no findings that would gain anything together")?;
-        return Ok(Promised { promise: Promise::of(gain, TOGETHER, None), by_kind, changes: Vec::new() });
+        return Ok(PromisedGain { promise: Promise::of(gain, TOGETHER, None), by_kind, changes: Vec::new() });
     }
     let changes = parse_changes(text).map_err(|error| format!("`{text}` is no finding, and {error}"))?;
     let simulation = simulation.ok_or("no step of the run can be replayed, so nothing can be simulated")?;
@@ -62,7 +62,7 @@ pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &s
 }
 
 /// What a replay of all changes at once gains the run; `None` where there is nothing to change.
-pub(crate) fn of_replay(state: &State<'_>, simulation: &Simulation, changes: Vec<Change>) -> Option<Promised> {
+pub(crate) fn of_replay(state: &State<'_>, simulation: &Simulation, changes: Vec<Change>) -> Option<PromisedGain> {
     let mut by_kind = ByKind::new();
     for group in simulation.groups() {
         state.diagnosis.steps.iter().find(|step| step.phase == group.name())?;
@@ -72,12 +72,12 @@ pub(crate) fn of_replay(state: &State<'_>, simulation: &Simulation, changes: Vec
     }
     let gain = of_run(state, &by_kind)?;
     let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
-    Some(Promised { promise: Promise::of(gain, "what_if", Some(words.join("+"))), by_kind, changes })
+    Some(PromisedGain { promise: Promise::of(gain, "what_if", Some(words.join("+"))), by_kind, changes })
 }
 
 /// What findings gain the run: of each kind of step the one that gains the most, because a remedy is for all kinds of steps. The
 /// code is that of the largest.
-pub(crate) fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<Promised> {
+pub(crate) fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<PromisedGain> {
     let mut of_steps: BTreeMap<&str, &Advice> = BTreeMap::new();
     for advice in findings {
         let kept = of_steps.entry(&advice.place.phase).or_insert(advice);
@@ -90,7 +90,7 @@ pub(crate) fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Opt
     let sum = |of: fn(&Estimate) -> f64| of_steps.values().map(|advice| of(&advice.of_run())).sum::<f64>().min(1.0);
     let gain = Estimate { low: sum(|e| e.low), mid: sum(|e| e.mid), high: sum(|e| e.high) };
     let promise = Promise::of(gain, largest.code.as_str(), None);
-    Some(Promised { promise, by_kind, changes: Vec::new() })
+    Some(PromisedGain { promise, by_kind, changes: Vec::new() })
 }
 
 /// What the run gains where its kinds of steps gain this, each by its share of their time; `None` where none does.

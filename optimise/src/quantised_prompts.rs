@@ -7,8 +7,8 @@
 //!
 //! Of decoding steps that pass `m` tokens, `n ÷ m` are as many rows.
 
-use crate::promise::{ByKind, Promised, of_run};
-use crate::remedies::{Attempt, State, Unpromised};
+use crate::promise::{ByKind, PromisedGain, of_run};
+use crate::remedies::{Attempt, NoPromise, State};
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
 use candlescope_core::numbers::significant;
@@ -27,7 +27,11 @@ const ROW_OF_SEVERAL: f64 = 1.0;
 ///
 /// # Errors
 /// Why nothing is promised: with what prompts take, it may be a loss.
-pub(crate) fn with_prompts(state: &State<'_>, attempt: &Attempt, promised: Promised) -> Result<Promised, Unpromised> {
+pub(crate) fn with_prompts(
+    state: &State<'_>,
+    attempt: &Attempt,
+    promised: PromisedGain,
+) -> Result<PromisedGain, NoPromise> {
     if state.facts.on_gpu() || !attempt.obtains.contains(&AdviceCode::WeightStreaming) {
         return Ok(promised);
     }
@@ -38,7 +42,7 @@ pub(crate) fn with_prompts(state: &State<'_>, attempt: &Attempt, promised: Promi
     if gain.low > 0.0 {
         let mut promise = promised.promise;
         (promise.low, promise.mid, promise.high) = (gain.low, gain.mid, gain.high);
-        return Ok(Promised { promise, by_kind, changes: promised.changes });
+        return Ok(PromisedGain { promise, by_kind, changes: promised.changes });
     }
     // A step of small weights takes what it takes for other things than rows, and a busy machine says little of any.
     let is_told = state.facts.weight_bytes.is_some_and(|bytes| bytes >= STREAMED_BYTES) && !state.facts.is_disturbed;
@@ -47,7 +51,7 @@ pub(crate) fn with_prompts(state: &State<'_>, attempt: &Attempt, promised: Promi
         [of_prompts, gain].map(|gain| format!("{} to {}", in_words(gain.low), in_words(gain.high)));
     let rows = significant(rows);
     let why = format!("a prompt's step of {rows} tokens gains {of_prompts}, a token at a time, and the run {of_run}");
-    Err(Unpromised::for_a_loss(is_loss, &why))
+    Err(NoPromise::for_a_loss(is_loss, &why))
 }
 
 /// How many tokens a prompt's step passes, and what it gains. A decoding step of which nothing is said takes what it takes now.
@@ -101,7 +105,7 @@ mod tests {
         let of_decode = Estimate { low: 0.587, mid: 0.645, high: 0.776 };
         let by_kind = ByKind::from([("decode".to_string(), of_decode)]);
         let promise = Promise::of(of_decode.times(0.896), "weight_streaming", None);
-        let before = Promised { promise, by_kind, changes: Vec::new() };
+        let before = PromisedGain { promise, by_kind, changes: Vec::new() };
         let attempt = Attempt::new(Change::default()).obtains(&[AdviceCode::WeightStreaming]);
         let of = |facts: &Facts, attempt: &Attempt| {
             with_prompts(&State { facts, goal: &goal, diagnosis: &diagnosis }, attempt, before.clone()).unwrap()
@@ -136,7 +140,7 @@ mod tests {
             let by_kind = ByKind::from([(found.0.to_string(), found.1)]);
             let promise = Promise::of(found.1, "weight_streaming", None);
             let state = State { facts: &facts, goal: &goal, diagnosis: &diagnosis };
-            with_prompts(&state, &attempt, Promised { promise, by_kind, changes: Vec::new() })
+            with_prompts(&state, &attempt, PromisedGain { promise, by_kind, changes: Vec::new() })
         };
         let of_decode = ("decode", Estimate { low: 0.587, mid: 0.645, high: 0.776 });
         // Seven tenths of the time in decoding: from a loss of 17 % to a gain of more than half.

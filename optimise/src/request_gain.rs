@@ -8,8 +8,8 @@
 //! What steps gain that neither pass prompts nor decode is left out.
 
 use crate::goal::Aim;
-use crate::promise::Promised;
-use crate::remedies::{Attempt, State, Unpromised};
+use crate::promise::PromisedGain;
+use crate::remedies::{Attempt, NoPromise, State};
 use crate::time_shares::of_share;
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
@@ -19,7 +19,11 @@ use candlescope_work::estimate::Estimate;
 ///
 /// # Errors
 /// Why nothing is promised: the run does not say what prompts take of its requests' time, or it may be a loss.
-pub(crate) fn of_requests(state: &State<'_>, attempt: &Attempt, promised: Promised) -> Result<Promised, Unpromised> {
+pub(crate) fn of_requests(
+    state: &State<'_>,
+    attempt: &Attempt,
+    promised: PromisedGain,
+) -> Result<PromisedGain, NoPromise> {
     if !attempt.other_steps {
         return Ok(promised);
     }
@@ -30,9 +34,9 @@ pub(crate) fn of_requests(state: &State<'_>, attempt: &Attempt, promised: Promis
     };
     let Some(shares) = shares else {
         let why = "nothing was promised: the run does not say how much of its requests' time prompts take".to_string();
-        return Err(Unpromised { why, is_loss: false });
+        return Err(NoPromise { why, is_loss: false });
     };
-    let Promised { mut promise, by_kind, changes } = promised;
+    let PromisedGain { mut promise, by_kind, changes } = promised;
     let (mut sum, mut most) = (Estimate::default(), 0.0_f64);
     for (phase, share) in [(Phase::Prefill, shares.prompts), (Phase::Decode, shares.decoding)] {
         let of_steps = by_kind.get(phase.as_str()).copied().unwrap_or_default();
@@ -44,10 +48,10 @@ pub(crate) fn of_requests(state: &State<'_>, attempt: &Attempt, promised: Promis
     sum.high = sum.high.min(most).max(sum.mid);
     if sum.low < 0.0 {
         let figures = format!("requests gain {} to {}", in_words(sum.low), in_words(sum.high));
-        return Err(Unpromised::for_a_loss(sum.high <= 0.0, &figures));
+        return Err(NoPromise::for_a_loss(sum.high <= 0.0, &figures));
     }
     (promise.low, promise.mid, promise.high) = (sum.low, sum.mid, sum.high);
-    Ok(Promised { promise, by_kind, changes })
+    Ok(PromisedGain { promise, by_kind, changes })
 }
 
 #[cfg(test)]
@@ -62,13 +66,13 @@ mod tests {
     use candlescope_core::run::RunManifest;
     use candlescope_figures::advice::Diagnosis;
 
-    fn gain(by_kind: &[(&str, f64)], aim: Aim, facts: &Facts, other_steps: bool) -> Result<Estimate, Unpromised> {
+    fn gain(by_kind: &[(&str, f64)], aim: Aim, facts: &Facts, other_steps: bool) -> Result<Estimate, NoPromise> {
         let (goal, diagnosis) = (Goal { aim, ..Goal::default() }, Diagnosis::default());
         let state = State { facts, goal: &goal, diagnosis: &diagnosis };
         let by_kind: ByKind = by_kind.iter().map(|(kind, gain)| (kind.to_string(), Estimate::exact(*gain))).collect();
         let promise = Promise::of(Estimate::exact(0.7), "prefix_recomputed", None);
         let attempt = Attempt { other_steps, ..Attempt::new(Change::default()) };
-        let promised = of_requests(&state, &attempt, Promised { promise, by_kind, changes: Vec::new() })?;
+        let promised = of_requests(&state, &attempt, PromisedGain { promise, by_kind, changes: Vec::new() })?;
         let Promise { low, mid, high, code, .. } = promised.promise;
         assert_eq!(code, "prefix_recomputed");
         Ok(Estimate { low, mid, high })

@@ -6,7 +6,7 @@ mod look_again;
 mod search_state;
 mod settled;
 
-use crate::account::{Account, Ended, Phase, Verdict};
+use crate::account::{Account, OptimiseEnd, Phase, Verdict};
 use crate::error::OptimiseError;
 use crate::facts::Facts;
 use crate::options::{LEAST_PAIRS, OptimiseOptions};
@@ -25,10 +25,10 @@ use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_lab::compare::{CompareFailed, started_as, take_run};
 use candlescope_lab::method::Cancel;
 use candlescope_reader::Run;
-use look_again::Expected;
+use look_again::Expectation;
 pub use search_state::Course;
 pub(crate) use search_state::blank;
-use search_state::{Diagnosed, Search, TrialBounds, fill, key};
+use search_state::{DiagnosedState, Search, TrialBounds, fill, key};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ pub fn optimise(
         ..Account::default()
     });
     account.error = None;
-    account.ended = Ended::Running;
+    account.ended = OptimiseEnd::Running;
     // What was not tried may be possible now, or there is more time.
     account.phases.retain(|phase| phase.verdict != Verdict::NotTried);
     let mut search = Search {
@@ -77,7 +77,7 @@ pub fn optimise(
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            (search.account.ended, search.account.error) = (Ended::Failed, Some(error.to_string()));
+            (search.account.ended, search.account.error) = (OptimiseEnd::Failed, Some(error.to_string()));
             search.write()?;
             return Err(error);
         }
@@ -146,11 +146,11 @@ impl Search<'_> {
     }
 
     /// Applies remedies until none is left.
-    fn remedies(&mut self) -> Result<Ended, OptimiseError> {
-        let Some(mut took) = self.warm_up()? else { return Ok(Ended::Interrupted) };
+    fn remedies(&mut self) -> Result<OptimiseEnd, OptimiseError> {
+        let Some(mut took) = self.warm_up()? else { return Ok(OptimiseEnd::Interrupted) };
         let mut state = match self.diagnose("baseline")? {
             Some(state) => state,
-            None => return Ok(Ended::Interrupted),
+            None => return Ok(OptimiseEnd::Interrupted),
         };
         self.account.describe(&state.facts);
         if let Some(threads) = state.facts.threads.filter(|_| !state.facts.on_gpu()) {
@@ -184,12 +184,12 @@ impl Search<'_> {
                 self.leave(candidate, &why);
                 candidates.for_each(|candidate| self.leave(candidate, &why));
                 self.note_impossible(impossible);
-                return self.finish(Ended::Budget, took);
+                return self.finish(OptimiseEnd::Budget, took);
             }
             let most = self.most(fits);
             let kept = match self.attempt(&state, candidate, most, took)? {
                 Some(kept) => kept,
-                None => return self.finish(Ended::Interrupted, took),
+                None => return self.finish(OptimiseEnd::Interrupted, took),
             };
             // What a run takes changes with what is kept. Each side runs once more, before the pairs.
             let runs = self.account.phases.last().map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
@@ -203,23 +203,23 @@ impl Search<'_> {
                 self.account.whole = None;
                 state = match self.diagnose(&name) {
                     Ok(Some(state)) => state,
-                    Ok(None) => return self.finish(Ended::Interrupted, took),
+                    Ok(None) => return self.finish(OptimiseEnd::Interrupted, took),
                     // What is kept is known all the same.
                     Err(error) => {
                         self.account.error = Some(format!("the state after it cannot be recorded: {error}"));
-                        return Ok(Ended::Failed);
+                        return Ok(OptimiseEnd::Failed);
                     }
                 };
             }
         }
-        self.finish(Ended::AllTried, took)
+        self.finish(OptimiseEnd::AllTried, took)
     }
 
     /// Compares the beginning with the end, where more than one remedy was kept and there is time.
-    fn finish(&mut self, ended: Ended, took: Duration) -> Result<Ended, OptimiseError> {
+    fn finish(&mut self, ended: OptimiseEnd, took: Duration) -> Result<OptimiseEnd, OptimiseError> {
         let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).count();
         let pair = took.mul_f64(3.0);
-        if kept < 2 || ended == Ended::Interrupted || self.left() < pair.mul_f64((LEAST_PAIRS + 1) as f64) {
+        if kept < 2 || ended == OptimiseEnd::Interrupted || self.left() < pair.mul_f64((LEAST_PAIRS + 1) as f64) {
             return Ok(ended);
         }
         self.say("the first state and the last, in turns".into());
@@ -230,7 +230,7 @@ impl Search<'_> {
         let other_steps = kept.into_iter().any(|phase| phase.other_steps);
         let bounds = TrialBounds { most, lasts: self.left(), other_steps: Some(other_steps) };
         match self.trial((&commands[0], &commands[1]), "whole", &bounds, took) {
-            Ok(None) => return Ok(Ended::Interrupted),
+            Ok(None) => return Ok(OptimiseEnd::Interrupted),
             Ok(Some(trial)) => {
                 let mut phase =
                     blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
@@ -246,21 +246,21 @@ impl Search<'_> {
     }
 
     /// Records the present setting, and finds out what holds it back.
-    fn diagnose(&mut self, name: &str) -> Result<Option<Diagnosed>, OptimiseError> {
+    fn diagnose(&mut self, name: &str) -> Result<Option<DiagnosedState>, OptimiseError> {
         let command = self.command(&self.account.setting, Recording::Diagnosis);
         let Some((dir, took)) = self.record(name, &command)? else { return Ok(None) };
         self.read(&dir, took).map(Some)
     }
 
     /// What follows from a run that took so long.
-    fn read(&self, dir: &Path, took: Duration) -> Result<Diagnosed, OptimiseError> {
+    fn read(&self, dir: &Path, took: Duration) -> Result<DiagnosedState, OptimiseError> {
         let mut run = Run::open_within(dir, self.options.limits.clone())?;
         (self.options.prepare)(&mut run);
         let facts = Facts::of(run.manifest().unwrap_or(&RunManifest::default()));
         let analyzed = analyze(&run, &AnalyzeOptions::default().ledger(self.options.ledger.clone()));
         let facts = facts.seen(&analyzed.analysis);
         let diagnosis = analyzed.analysis.diagnosis.unwrap_or_default();
-        Ok(Diagnosed { facts, diagnosis, simulation: analyzed.simulation.ok(), took })
+        Ok(DiagnosedState { facts, diagnosis, simulation: analyzed.simulation.ok(), took })
     }
 
     /// A folder of the study that is not there yet.
@@ -273,7 +273,7 @@ impl Search<'_> {
     /// Tries a remedy; whether it was kept, or `None` if it was interrupted.
     fn attempt(
         &mut self,
-        state: &Diagnosed,
+        state: &DiagnosedState,
         candidate: Candidate,
         most: usize,
         took: Duration,
@@ -307,7 +307,7 @@ impl Search<'_> {
         let bounds = TrialBounds { most, lasts: self.left(), other_steps: Some(attempt.other_steps) };
         let tried = self.trial((&commands[0], &commands[1]), &name, &bounds, took);
         let recorded = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Diagnosis));
-        let verdict = self.settle(phase, tried, Expected { state, promised, commands: Some(recorded) });
+        let verdict = self.settle(phase, tried, Expectation { state, promised, commands: Some(recorded) });
         if verdict == Some(Verdict::Kept) {
             self.account.setting = next;
         }
@@ -317,7 +317,13 @@ impl Search<'_> {
     /// Why an attempt must not be made, for its quality. Measures it, where there is a limit; pairs of runs, each of
     /// which takes
     /// `took`, are to have time after it.
-    fn forbidden(&mut self, state: &Diagnosed, attempt: &Attempt, phase: &mut Phase, took: Duration) -> Option<String> {
+    fn forbidden(
+        &mut self,
+        state: &DiagnosedState,
+        attempt: &Attempt,
+        phase: &mut Phase,
+        took: Duration,
+    ) -> Option<String> {
         let Answers::Variant(variant) = &attempt.answers else { return None };
         phase.verdict = Verdict::NotTried;
         let Some(limit) = self.options.goal.most_kl else {

@@ -1,9 +1,9 @@
 //! Where a promise that did not come true and the result differ: what the replay said that each kind of step and each path would
 //! take, what they took, and kernels and functions that changed, the largest difference first.
 
-use crate::account::{Difference, Within};
-use crate::promise::{ByKind, Promised};
-use candlescope_compare::{FigureChange, KernelTime, RunFacts, Sampled};
+use crate::account::{Difference, DifferenceScope};
+use crate::promise::{ByKind, PromisedGain};
+use candlescope_compare::{FigureChange, KernelTime, RunFacts, RunFigure};
 use candlescope_core::Side;
 use candlescope_core::numbers::duration;
 use candlescope_predict::simulation::{PathTime, Simulation, StepGroup};
@@ -24,7 +24,7 @@ pub(crate) struct SaidOfPaths {
 }
 
 /// What a promise says of paths: nothing, unless it rests on changes that were simulated.
-pub(crate) fn said_of_paths(promised: &Promised, simulation: Option<&Simulation>) -> Vec<SaidOfPaths> {
+pub(crate) fn said_of_paths(promised: &PromisedGain, simulation: Option<&Simulation>) -> Vec<SaidOfPaths> {
     let groups = simulation.filter(|_| !promised.changes.is_empty()).map_or(&[][..], Simulation::groups);
     let one = |group: &StepGroup| {
         let on_device = group.models().iter().any(|model| model.works() > 0);
@@ -40,7 +40,7 @@ pub(crate) fn of_steps(figures: &[FigureChange], by_kind: &ByKind) -> Vec<Differ
     let one = |figure: &FigureChange| {
         let kind = figure.name.strip_prefix("step_ns ")?;
         Some(Difference {
-            within: Within::Step,
+            within: DifferenceScope::Step,
             step: None,
             name: kind.to_string(),
             before_ns: figure.a,
@@ -71,7 +71,7 @@ pub(crate) fn of_paths(said: &[SaidOfPaths], before: &RunFacts, after: &RunFacts
         own_times(after, kind, *side).for_each(|(_, rollup, ns)| *took.entry(rollup).or_default() += ns);
         found.extend(sums.into_iter().filter_map(|(rollup, (before_ns, said_ns))| {
             Some(Difference {
-                within: Within::Path,
+                within: DifferenceScope::Path,
                 step: Some(kind.clone()),
                 name: rollup.to_string(),
                 before_ns,
@@ -86,7 +86,7 @@ pub(crate) fn of_paths(said: &[SaidOfPaths], before: &RunFacts, after: &RunFacts
 /// Path, path without ordinals, and its own time on a side, in steps of a kind.
 fn own_times<'a>(run: &'a RunFacts, kind: &'a str, side: Side) -> impl Iterator<Item = (&'a str, &'a str, f64)> {
     run.paths.iter().filter(move |path| path.kind == kind).filter_map(move |path| {
-        let own: Option<&Sampled> = if side == Side::Device { path.gpu_ns.as_ref() } else { Some(&path.host_ns) };
+        let own: Option<&RunFigure> = if side == Side::Device { path.gpu_ns.as_ref() } else { Some(&path.host_ns) };
         Some((path.path.as_str(), path.rollup.as_str(), own?.value))
     })
 }
@@ -107,7 +107,7 @@ pub(crate) fn of_kernels(before: &[KernelTime], after: &[KernelTime]) -> Vec<Dif
         let ns =
             |side: &BTreeMap<(String, String), f64>| side.get(&(kind.clone(), name.clone())).copied().unwrap_or(0.0);
         (has(&before, kind) && has(&after, kind)).then(|| Difference {
-            within: Within::Kernel,
+            within: DifferenceScope::Kernel,
             step: Some(kind.clone()),
             name: name.clone(),
             before_ns: ns(&before),
@@ -133,7 +133,7 @@ pub(crate) fn of_functions(before: &RunFacts, after: &RunFacts) -> Vec<Differenc
     let one = |(name, [a, b]): (&str, [(f64, u64); 2])| {
         let chance = (error(a, before.sample_ns) + error(b, after.sample_ns)).sqrt();
         ((b.0 - a.0).abs() >= ERRORS * chance).then(|| Difference {
-            within: Within::Function,
+            within: DifferenceScope::Function,
             step: None,
             name: name.to_string(),
             before_ns: a.0,
@@ -162,11 +162,13 @@ pub(crate) fn words(difference: &Difference, per_sequence: bool) -> String {
     let Difference { within, step, name, before_ns, said_ns, after_ns } = difference;
     let of_step = step.as_ref().map_or_else(|| " of a step".to_string(), |step| format!(" of a step `{step}`"));
     let what = match within {
-        Within::Step if per_sequence => format!("a sequence's share of a step `{name}` took {}", duration(*before_ns)),
-        Within::Step => format!("a step `{name}` took {}", duration(*before_ns)),
-        Within::Path => format!("`{name}` itself took {}{of_step}", duration(*before_ns)),
-        Within::Kernel => format!("kernel `{name}` took {}{of_step}", duration(*before_ns)),
-        Within::Function => format!("function `{name}` took {}{of_step}", duration(*before_ns)),
+        DifferenceScope::Step if per_sequence => {
+            format!("a sequence's share of a step `{name}` took {}", duration(*before_ns))
+        }
+        DifferenceScope::Step => format!("a step `{name}` took {}", duration(*before_ns)),
+        DifferenceScope::Path => format!("`{name}` itself took {}{of_step}", duration(*before_ns)),
+        DifferenceScope::Kernel => format!("kernel `{name}` took {}{of_step}", duration(*before_ns)),
+        DifferenceScope::Function => format!("function `{name}` took {}{of_step}", duration(*before_ns)),
     };
     let said = said_ns.map_or_else(String::new, |ns| format!(", was said to take {}", duration(ns)));
     let longer = difference.longer_ns();
@@ -191,8 +193,8 @@ mod tests {
             path: (*path).into(),
             rollup: path.split('[').next().unwrap_or_default().to_string(),
             module: None,
-            host_ns: Sampled::whole(*host_ns),
-            gpu_ns: (*gpu_ns > 0.0).then(|| Sampled::whole(*gpu_ns)),
+            host_ns: RunFigure::whole(*host_ns),
+            gpu_ns: (*gpu_ns > 0.0).then(|| RunFigure::whole(*gpu_ns)),
         };
         let function = |(name, samples): &(&str, u64)| FunctionFacts {
             path: "decode".into(),
@@ -273,7 +275,7 @@ mod tests {
     #[test]
     fn steps_of_which_nothing_was_promised_are_held_against_what_was_there() {
         let figure = |name: &str, a: f64, b: f64| {
-            let values = |value: f64| vec![Some(Sampled::whole(value)); 8];
+            let values = |value: f64| vec![Some(RunFigure::whole(value)); 8];
             let options = candlescope_compare::CompareOptions::default();
             let design = candlescope_compare::Design::apart();
             candlescope_compare::figure_change(name, &design, &values(a), &values(b), &options).expect("both sides")

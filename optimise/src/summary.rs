@@ -1,6 +1,6 @@
 //! The account for people, as Markdown.
 
-use crate::account::{Account, Ended, Phase, Verdict};
+use crate::account::{Account, OptimiseEnd, Phase, Verdict};
 use crate::goal::Aim;
 use crate::words::GOODPUT;
 use crate::words::{gain, signed};
@@ -48,11 +48,11 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
 
 fn ended(account: &Account) -> &'static str {
     match account.ended {
-        Ended::Running => "It has not ended yet.",
-        Ended::AllTried => "Everything was tried.",
-        Ended::Budget => "The time was used up: a larger `--budget` tries more, and `--resume` goes on.",
-        Ended::Interrupted => "It was interrupted; `--resume` goes on.",
-        Ended::Failed => "A state could not be recorded, and it ended there.",
+        OptimiseEnd::Running => "It has not ended yet.",
+        OptimiseEnd::AllTried => "Everything was tried.",
+        OptimiseEnd::Budget => "The time was used up: a larger `--budget` tries more, and `--resume` goes on.",
+        OptimiseEnd::Interrupted => "It was interrupted; `--resume` goes on.",
+        OptimiseEnd::Failed => "A state could not be recorded, and it ended there.",
     }
 }
 

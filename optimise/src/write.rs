@@ -5,6 +5,7 @@ use crate::error::OptimiseError;
 use crate::options::OptimiseOptions;
 use crate::{chart, summary};
 use candlescope_core::files::{read_text_limited, write_whole};
+use candlescope_core::study_files::MANIFEST_FILE;
 use candlescope_lab::method::Method;
 use candlescope_lab::study::{Manifest, State};
 use serde_json::Value;
@@ -36,16 +37,16 @@ pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
     };
     let mut manifest = Manifest::new(STUDY, Vec::new(), &Method::default());
     manifest.state = match account.ended {
-        crate::account::Ended::Running => State::Running,
-        crate::account::Ended::Interrupted => State::Cancelled,
-        crate::account::Ended::Failed => State::Failed,
+        crate::account::OptimiseEnd::Running => State::Running,
+        crate::account::OptimiseEnd::Interrupted => State::Cancelled,
+        crate::account::OptimiseEnd::Failed => State::Failed,
         _ => State::Done,
     };
     manifest.ended_ns = (manifest.state != State::Running).then(|| candlescope_core::HostNs::now().0);
     manifest.started_ns = candlescope_core::HostNs::now().0 - (account.seconds * 1e9) as i64;
     manifest.facts.insert(ACCOUNT.into(), serde_json::to_value(account).unwrap_or(Value::Null));
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
-    file("study.json", &(text + "\n"))?;
+    file(MANIFEST_FILE, &(text + "\n"))?;
     file(SUMMARY, &summary::markdown(account))?;
     if let Some(svg) = chart::waterfall(account) {
         file(CHART, &svg)?;
@@ -58,7 +59,7 @@ pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
 /// # Errors
 /// There is none, it cannot be read, or it was begun with another command, program, model or other file.
 pub fn read(options: &OptimiseOptions) -> Result<Account, OptimiseError> {
-    let path = options.out.join("study.json");
+    let path = options.out.join(MANIFEST_FILE);
     let account = read_account(&path)?;
     if account.begun_with != options.told_by() {
         return Err(OptimiseError::Other { path, begun: account.command });

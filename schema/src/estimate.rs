@@ -22,14 +22,14 @@ pub fn extrapolated(total_ns: u64, measured: u64, all: u64) -> Option<f64> {
 
 /// What one source measured for the intervals of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Measured {
+pub struct MeasuredTime {
     /// Intervals that were measured.
     pub n: u64,
     /// Sum of their GPU time in nanoseconds.
     pub total_ns: u64,
 }
 
-impl Measured {
+impl MeasuredTime {
     /// Adds a measured interval of `ns` nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.absorb(Self { n: 1, total_ns: ns });
@@ -51,14 +51,14 @@ impl Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeasuredBySource {
     /// By the time between two marks on the stream.
-    pub event: Measured,
+    pub event: MeasuredTime,
     /// By the sum of the kernels.
-    pub cupti: Measured,
+    pub cupti: MeasuredTime,
 }
 
 impl MeasuredBySource {
     /// What one source measured.
-    pub fn of(&self, source: GpuSource) -> Measured {
+    pub fn of(&self, source: GpuSource) -> MeasuredTime {
         match source {
             GpuSource::Event => self.event,
             GpuSource::Cupti => self.cupti,
@@ -66,7 +66,7 @@ impl MeasuredBySource {
     }
 
     /// What one source measured, to add to it.
-    pub fn of_mut(&mut self, source: GpuSource) -> &mut Measured {
+    pub fn of_mut(&mut self, source: GpuSource) -> &mut MeasuredTime {
         match source {
             GpuSource::Event => &mut self.event,
             GpuSource::Cupti => &mut self.cupti,
@@ -104,7 +104,7 @@ mod tests {
     /// A kernel of 1 ms in one of ten recorded calls is 0.1 ms per call, and 10 ms for 100 calls.
     #[test]
     fn a_recorded_call_without_a_kernel_counts() {
-        let mut measured = Measured::default();
+        let mut measured = MeasuredTime::default();
         measured.add(1_000_000);
         (0..9).for_each(|_| measured.add(0));
         assert_eq!(measured.total_of(1), Some(100_000.0));
@@ -119,11 +119,11 @@ mod tests {
         assert_eq!(both.shown(), Some(GpuSource::Event));
         both.of_mut(GpuSource::Cupti).add(50);
         assert_eq!(both.shown(), Some(GpuSource::Cupti), "kernels where both measured as many");
-        both.absorb(MeasuredBySource { event: Measured { n: 2, total_ns: 130 }, cupti: Measured::default() });
+        both.absorb(MeasuredBySource { event: MeasuredTime { n: 2, total_ns: 130 }, cupti: MeasuredTime::default() });
         assert_eq!(both.shown(), Some(GpuSource::Event));
         assert_eq!(
             (both.of(GpuSource::Event), both.of(GpuSource::Cupti).total_ns),
-            (Measured { n: 3, total_ns: 200 }, 50)
+            (MeasuredTime { n: 3, total_ns: 200 }, 50)
         );
     }
 }

@@ -38,9 +38,13 @@ mod schedule;
 mod schedule_text;
 mod served;
 #[doc(hidden)]
+pub mod splitmix;
+#[doc(hidden)]
 pub mod stack_chains;
 #[doc(hidden)]
 pub mod stretches;
+#[doc(hidden)]
+pub mod study_files;
 #[doc(hidden)]
 pub mod table;
 mod text_limit;

@@ -141,9 +141,14 @@ pub fn utc(ns: i64) -> String {
 /// Nanoseconds of a day.
 pub const DAY_NS: i64 = 86_400_000_000_000;
 
+/// The day of Unix nanoseconds in UTC, as days since 1970-01-01.
+pub fn day_number(ns: i64) -> i64 {
+    ns.div_euclid(DAY_NS)
+}
+
 /// The day of Unix nanoseconds in UTC: `2026-01-31`.
 pub fn day(ns: i64) -> String {
-    let (year, month, day) = civil(ns.div_euclid(DAY_NS));
+    let (year, month, day) = civil(day_number(ns));
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -191,6 +196,7 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29");
         assert_eq!(at(1_773_446_400), "2026-03-14");
         assert_eq!(at(-1), "1969-12-31");
+        assert_eq!([-1, 0, DAY_NS - 1, DAY_NS].map(day_number), [-1, 0, 0, 1]);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Name of the interval that launches a step as a CUDA graph, as the layers of `candlescope-models` call it.
+pub const CUDA_GRAPH: &str = "cuda_graph";
+
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -21,7 +21,7 @@
 # Ways of recording, for WAYS and COSTS: plain (nothing), loaded (without kernels and ranges), ranges (without kernels), 5/5s, 5/100, all;
 #   before (all, by the library that BEFORE names, of an earlier build); newer, older (all, by the CUPTI that NEWER and OLDER name); attached, calls, kernels (CUPTI is there and records nothing,
 #   calls alone, kernels alone); pinned, buffer=KIB, device-buffer=KIB (all, with CUPTI's memory elsewhere or of another size);
-#   kineto and nsys (COSTS only)
+#   kineto, proton and nsys (COSTS only)
 # vllm:     VLLM, further arguments of vLLM's LLM as JSON; VLLM_LIMIT, seconds that a start of it may take (400)
 # cuda12:   CUDA12, a folder with libcudart.so.12 and libcupti.so.12, such as one into which pip has unpacked nvidia-cuda-runtime-cu12 and
 #           nvidia-cuda-cupti-cu12 (pip install --no-deps --target FOLDER; 12.8 or later)
@@ -376,6 +376,7 @@ have() { # WAYS…: those that can be used here; one that did not end in time on
     [ "$way" != before ] || [ -n "${BEFORE:-}" ] || continue
     [ "$way" != newer ] || [ -n "${NEWER:-}" ] || continue
     [ "$way" != older ] || [ -n "${OLDER:-}" ] || continue
+    [ "$way" != proton ] || python3 -c "import triton.profiler" 2>/dev/null || continue
     [ "$way" != nsys ] || [ -n "${NSYS:-}" ] || continue
     echo "$way"
   done
@@ -438,9 +439,10 @@ if part costs; then
 echo "-- costs, in turns: milliseconds a token"
 rm -f "$out/costs.rows"
 for round in $(seq "${ROUNDS:-3}"); do
-  for way in $(have ${COSTS:-plain loaded ranges 5/5s 5/100 all kineto nsys}); do
+  for way in $(have ${COSTS:-plain loaded ranges 5/5s 5/100 all kineto proton nsys}); do
     case $way in
       kineto) ms=$(torch ranges --tokens "$tokens" --kineto "$out/k.json" | value ms) ;;
+      proton) ms=$(torch ranges --tokens "$tokens" --proton "$out/proton" | value ms) ;;
       nsys)
         ms=$("${limited[@]}" "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/nsys" python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" 2>/dev/null |
           tr '\r' '\n' | value ms) ;;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Llama in PyTorch (transformers, random weights), decoded token by token: a program for `candlescope record`, which knows nothing of it.
 
-    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE] [--config FILE] [--rows FILE]
+    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE] [--proton FILE] [--config FILE] [--rows FILE]
 
 MODE: config (writes the model's configuration to FILE of --config), eager (no ranges), ranges (prefill, decode, layer N, by push and pop),
 started (the same by start and end), turns (tokens without ranges, with the ones and with the others in turns, in random order), emit
 (torch.autograd.profiler.emit_nvtx), compile, graph, threads (four decode at once), fork (a forked worker does it), forkserver
 (a worker of multiprocessing's fork server), none (no CUDA). With
---kineto PyTorch's own profiler records the same tokens: kernels only. Prints `RESULT {json}`: milliseconds a token (median), a sum of
+--kineto PyTorch's own profiler records the same tokens: kernels only, and
+with --proton Triton's, a tree of sums in FILE.hatchet. Prints `RESULT {json}`: milliseconds a token (median), a sum of
 the tokens, and what Kineto counted. With --rows each token of `turns` is a line of FILE: the turn, which ranges, milliseconds.
 """
 import argparse
@@ -26,6 +27,7 @@ options.add_argument("mode", choices=["config", "eager", "ranges", "started", "t
 options.add_argument("--shape", choices=["smollm2", "8b"], default="smollm2")
 options.add_argument("--tokens", type=int, default=100)
 options.add_argument("--kineto")
+options.add_argument("--proton")
 options.add_argument("--config")
 options.add_argument("--rows")
 options = options.parse_args()
@@ -167,6 +169,19 @@ elif options.kineto:
     with open(options.kineto) as file:
         kernels = [event for event in json.load(file)["traceEvents"] if event.get("cat") == "kernel"]
     result |= {"kineto_kernels": len(kernels), "kineto_us": sum(event["dur"] for event in kernels)}
+elif options.proton:
+    import triton.profiler as proton
+
+    session = proton.start(options.proton, context="shadow", data="tree")
+    times, tokens = decode(options.tokens, ids)
+    proton.finalize(session)
+    with open(options.proton + ".hatchet") as file:
+        todo, calls, ns = [json.load(file)[0]], 0, 0
+    while todo:
+        node = todo.pop()
+        todo += node.get("children", [])
+        calls, ns = calls + node.get("metrics", {}).get("count", 0), ns + node.get("metrics", {}).get("time (ns)", 0)
+    result |= {"proton_calls": calls, "proton_us": ns / 1e3}
 else:
     with around:
         times, tokens = decode(options.tokens, ids)

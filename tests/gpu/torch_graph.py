@@ -3,10 +3,15 @@
 
 Usage: tests/gpu/torch_graph.py [STEPS]   (200; needs torch, transformers and a CUDA device; no weights: they are random)
 Prints the time of a token eagerly, as a graph, and as a graph under torch.profiler (kernels only, and with stacks, modules and
-shapes), and how many of the replayed kernels the profiler's trace ties to an operator or a module. Two takes each, in turns.
+shapes), and how many of the replayed kernels the profiler's trace ties to an operator or a module. Two takes each, in turns. Then the
+same of Triton's profiler, Proton, where torch comes with it: as the program is, and with a scope for each layer, which has to be
+recorded while the graph is captured.
 """
+import functools
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -63,9 +68,16 @@ with torch.cuda.stream(side):
     for _ in range(3):
         step()
 torch.cuda.current_stream().wait_stream(side)
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    step()
+
+
+def captured():
+    made = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(made):
+        step()
+    return made
+
+
+graph = captured()
 
 FORMS = {
     "kernels": dict(activities=[ProfilerActivity.CUDA]),
@@ -92,7 +104,9 @@ def tied(trace):
 
 
 print("torch", torch.__version__, "transformers", transformers.__version__, torch.cuda.get_device_name(0))
-for take in (1, 2):
+# CUPTI serves the one that came first: Proton has a process of its own, in which Kineto was never on.
+PROTON = "--proton" in sys.argv
+for take in () if PROTON else (1, 2):
     print(f"take {take} eager {timed(step):.3f} ms a token")
     plain = timed(graph.replay)
     print(f"take {take} graph {plain:.3f} ms a token")
@@ -105,4 +119,66 @@ for take in (1, 2):
         print(
             f"take {take} graph, {name}: {with_it:.3f} ms a token ({with_it / plain:.2f} times); {kernels} kernels and copies, "
             f"{of_graph} of replays, of these {operators} tied to an operator, {modules} launched in a module"
+        )
+
+
+def counted(node, depth=0):
+    """Calls and nanoseconds of a tree of Proton's: in all, and of those that are below a scope called `layer`."""
+    metrics, name = node.get("metrics", {}), node["frame"]["name"]
+    inside = depth or name.startswith("layer ")
+    calls, ns = metrics.get("count", 0), metrics.get("time (ns)", 0)
+    sums = [calls, ns, calls if inside else 0, ns if inside else 0]
+    for child in node.get("children", []):
+        sums = [a + b for a, b in zip(sums, counted(child, inside))]
+    return sums
+
+
+def under_proton(with_scopes):
+    """Milliseconds of a token, and what the tree has."""
+    hooks = []
+    with tempfile.TemporaryDirectory() as folder:
+        session = proton.start(os.path.join(folder, "tree"), context="shadow", data="tree")
+        replayed = graph
+        if with_scopes:
+            # What a hook returns takes the place of what the layer is given: nothing.
+            def enter(*_, n):
+                proton.enter_scope(f"layer {n}")
+
+            def leave(*_):
+                proton.exit_scope()
+
+            for n, layer in enumerate(model.model.layers):
+                hooks += [layer.register_forward_pre_hook(functools.partial(enter, n=n)), layer.register_forward_hook(leave)]
+            replayed = captured()
+        for hook in hooks:
+            hook.remove()
+        ms = timed(replayed.replay)
+        proton.finalize(session)
+        trees = json.load(open(os.path.join(folder, "tree.hatchet")))
+    return ms, counted(trees[0])
+
+
+if not PROTON:
+    sys.stdout.flush()
+    subprocess.run([sys.executable, "-W", "ignore", __file__, str(STEPS), "--proton"], check=True)
+    sys.exit()
+try:
+    import triton
+    import triton.profiler as proton
+except Exception as error:
+    print(f"no Proton: {error}")
+    sys.exit()
+print("triton", triton.__version__)
+for take in (1, 2):
+    plain = timed(graph.replay)
+    print(f"take {take} graph {plain:.3f} ms a token")
+    for name, with_scopes in (("Proton", False), ("Proton, layers as scopes at capture", True)):
+        try:
+            ms, (calls, ns, of_layers, ns_of_layers) = under_proton(with_scopes)
+        except Exception as error:
+            print(f"take {take} graph, {name}: {type(error).__name__}: {error}")
+            continue
+        print(
+            f"take {take} graph, {name}: {ms:.3f} ms a token ({ms / plain:.2f} times); {calls:.0f} calls, {ns / 1e6:.2f} ms in all, "
+            f"{of_layers:.0f} of them, {ns_of_layers / 1e6:.2f} ms, in a layer"
         )

@@ -286,8 +286,9 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   of the steps is replayed: the share of them that recording takes is taken off the median of all. T is never above what
   was observed; by how much a replay would be is in the bound, and so is the interval of the median.
 - **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
-  and counted in `negligible`. Of what samples of call stacks tell (`hot_overhead`), low is of the lower and high of the
-  upper end of two standard errors of counting them (`share_error` in the evidence is one).
+  and counted in `negligible`. Of what samples of call stacks tell (`hot_overhead`, `cache_copied` on a CPU, and in part
+  `page_faults` and `blocked`), low is of the lower and high of the upper end of two standard errors of counting them
+  (`share_error` in the evidence is one).
 - **On a CPU, the time of an operation and of the step come from the same steps**: all *usual* ones, no longer than the
   median + 3 IQR (or with more tokens than usual). A gain is never above the operation's share of them (`share` in the
   evidence), and `low` is in the steps in which it takes least: nine of ten have more. What a stall, a cold start or another

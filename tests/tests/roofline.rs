@@ -1,7 +1,7 @@
 //! The table of well-known models and the named configurations of the wrapped models are the same models.
 #![allow(missing_docs, reason = "a test")]
 use candlescope_models::config::{ModelConfig, NAMED};
-use candlescope_predict::roofline::known_model;
+use candlescope_work::known_models::known_model;
 
 #[test]
 fn known_models_have_the_dimensions_of_the_named_configurations() {

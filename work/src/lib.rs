@@ -6,6 +6,7 @@ pub mod devices;
 pub mod estimate;
 pub mod family;
 pub mod input;
+pub mod known_models;
 pub mod nearest;
 pub mod operation;
 pub mod shape;

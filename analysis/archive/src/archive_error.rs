@@ -117,10 +117,6 @@ impl ArchiveError {
         }
     }
 
-    pub(crate) fn parquet(error: parquet::errors::ParquetError) -> Self {
-        Self::Parquet(error.to_string())
-    }
-
     pub(crate) fn arrow(error: arrow_schema::ArrowError) -> Self {
         Self::Parquet(error.to_string())
     }

@@ -208,9 +208,9 @@ pub(crate) fn write(root: &Path, index: &RecordBatch, disk: &Disk) -> Result<Pat
     let path = in_progress(&root.join(INDEX));
     let file = disk.create(&path).map_err(ArchiveError::at(&path))?;
     let mut writer =
-        ArrowWriter::try_new_with_options(file, index.schema(), settings()).map_err(ArchiveError::parquet)?;
-    writer.write(index).map_err(ArchiveError::parquet)?;
-    let file = writer.into_inner().map_err(ArchiveError::parquet)?;
+        ArrowWriter::try_new_with_options(file, index.schema(), settings()).map_err(ArchiveError::writing(&path))?;
+    writer.write(index).map_err(ArchiveError::writing(&path))?;
+    let file = writer.into_inner().map_err(ArchiveError::writing(&path))?;
     file.sync_all().map_err(ArchiveError::at(&path))?;
     Ok(in_progress(Path::new(INDEX)))
 }

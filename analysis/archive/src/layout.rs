@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The column that names a run, in every table.
 pub(crate) const RUN: &str = "run";
 /// The index: one row a run, and where its rows are.
-pub(crate) const INDEX: &str = candlescope_sql::ARCHIVE_INDEX;
+pub(crate) const INDEX: &str = candlescope_reader::ARCHIVE_INDEX;
 /// A change that is decided.
 pub(crate) const JOURNAL: &str = candlescope_sql::ARCHIVE_JOURNAL;
 /// Held by who changes something.

@@ -21,7 +21,7 @@ mod sums;
 mod table;
 
 pub use archive_error::ArchiveError;
-pub use prune::{Keep, Pruned, prune};
+pub use prune::{Keep, PruneOutcome, prune};
 pub use restore::{RestoredRun, restore};
 
 use candlescope_reader::{Limit, ReadLimits, Run, checked};
@@ -52,7 +52,7 @@ pub type Findings<'a> = &'a dyn Fn(&Run) -> Option<String>;
 /// What became of runs that were to be archived.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Archived {
+pub struct ArchiveOutcome {
     /// Directories of runs that are in the archive now, with the name that each has there.
     pub runs: Vec<(PathBuf, String)>,
     /// Rows that were written for them.
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Options<'_> {
 /// # Errors
 /// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then,
 /// and what was half written is removed: it may be what filled the disk.
-pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<Archived, ArchiveError> {
+pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<ArchiveOutcome, ArchiveError> {
     let disk = &options.disk;
     let absolute = std::path::absolute(root).map_err(ArchiveError::at(root))?;
     if let Some(run) = absolute.ancestors().find(|dir| dir.join(MANIFEST_FILE).is_file()) {
@@ -114,7 +114,7 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let before: Vec<Option<Identity>> = dirs.iter().map(|dir| Identity::at(dir, &limits)).collect();
     disk.make_directory(root).map_err(ArchiveError::at(root))?;
     let _lock = lock(root)?;
-    let done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
+    let done = ArchiveOutcome { finished_another: recover(root, &limits, disk)?, ..ArchiveOutcome::default() };
     move_into(root, dirs, before, options, limits.clone(), done).inspect_err(|_| {
         // What went wrong is said by the caller, whatever comes of this.
         let _ = recover(root, &limits, disk);
@@ -128,8 +128,8 @@ fn move_into(
     before: Vec<Option<Identity>>,
     options: &Options<'_>,
     limits: ReadLimits,
-    mut done: Archived,
-) -> Result<Archived, ArchiveError> {
+    mut done: ArchiveOutcome,
+) -> Result<ArchiveOutcome, ArchiveError> {
     let index = index::read(root, &limits)?;
     if index.is_none()
         && let Some(file) = days::any_file(root)?
@@ -369,7 +369,7 @@ impl Change<'_> {
 
     /// Writes everything, checks it, decides, and does it, and is empty then. Directories that could not be removed are
     /// told of.
-    fn make(&mut self, done: &mut Archived) -> Result<(), ArchiveError> {
+    fn make(&mut self, done: &mut ArchiveOutcome) -> Result<(), ArchiveError> {
         if self.moved.is_empty() && self.sources.is_empty() {
             return Ok(());
         }

@@ -45,7 +45,7 @@ impl FromStr for Keep {
 /// What was removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Pruned {
+pub struct PruneOutcome {
     /// Days (UTC) on which the runs began whose files are removed, as `2026-11-27`, oldest first.
     pub days: Vec<String>,
     /// Names of the runs.
@@ -89,7 +89,13 @@ fn ended(ended_ns: Option<i64>, archived_ns: Option<i64>, now_ns: i64) -> i64 {
 ///
 /// # Errors
 /// When `root` is no archive, or it cannot be changed.
-pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: &Disk) -> Result<Pruned, ArchiveError> {
+pub fn prune(
+    root: &Path,
+    keep: Keep,
+    dry_run: bool,
+    limits: &ReadLimits,
+    disk: &Disk,
+) -> Result<PruneOutcome, ArchiveError> {
     if !root.join(layout::INDEX).is_file() && Journal::read(root)?.is_none() {
         return Err(ArchiveError::NoArchive(root.to_path_buf()));
     }
@@ -99,7 +105,7 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     if !dry_run {
         recover(root, limits, disk)?;
     }
-    let Some(index) = index::read(root, limits)? else { return Ok(Pruned::default()) };
+    let Some(index) = index::read(root, limits)? else { return Ok(PruneOutcome::default()) };
     let (now, mut partitions) = (now_ns(), partitions_of(root)?);
     let mut of_runs: Vec<PathBuf> = Vec::new();
     let (names, hosts) = (index::texts(&index, layout::RUN), index::texts(&index, "host"));
@@ -120,7 +126,7 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     // The index stays.
     let of_index = root.join(layout::INDEX).metadata().map_or(0, |found| found.len());
     let files = by_age.iter().map(|(.., of)| of.bytes()).sum::<u64>();
-    let mut pruned = Pruned { kept_bytes: files + of_index, ..Pruned::default() };
+    let mut pruned = PruneOutcome { kept_bytes: files + of_index, ..PruneOutcome::default() };
     let oldest = match keep {
         // A day is as old as its end.
         Keep::Younger(ns) => Some(day(now.saturating_sub(ns))),

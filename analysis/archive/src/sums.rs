@@ -6,6 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
+use candlescope_schema::splitmix;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -31,14 +32,14 @@ impl Sums {
             let mut sum = 0u64;
             each(column, |row, hash| {
                 sum = sum.wrapping_add(hash);
-                of_rows[row] = of_rows[row].wrapping_add(mixed(hash ^ seed));
+                of_rows[row] = of_rows[row].wrapping_add(splitmix::next(hash ^ seed));
             })?;
             if sum != 0 {
                 let of = self.columns.entry(field.name().clone()).or_default();
                 *of = of.wrapping_add(sum);
             }
         }
-        self.of_rows = of_rows.into_iter().fold(self.of_rows, |sum, row| sum.wrapping_add(mixed(row)));
+        self.of_rows = of_rows.into_iter().fold(self.of_rows, |sum, row| sum.wrapping_add(splitmix::next(row)));
         self.columns.retain(|_, sum| *sum != 0);
         Ok(())
     }
@@ -77,9 +78,13 @@ fn each(column: &dyn Array, mut take: impl FnMut(usize, u64)) -> Result<(), Arch
     }
     let take = &mut take;
     match column.data_type() {
-        DataType::Int64 => all(column.as_primitive::<Int64Type>().iter(), |value| mixed(value as u64), take),
-        DataType::Int32 => all(column.as_primitive::<Int32Type>().iter(), |value| mixed(i64::from(value) as u64), take),
-        DataType::Float64 => all(column.as_primitive::<Float64Type>().iter(), |value| mixed(value.to_bits()), take),
+        DataType::Int64 => all(column.as_primitive::<Int64Type>().iter(), |value| splitmix::next(value as u64), take),
+        DataType::Int32 => {
+            all(column.as_primitive::<Int32Type>().iter(), |value| splitmix::next(i64::from(value) as u64), take)
+        }
+        DataType::Float64 => {
+            all(column.as_primitive::<Float64Type>().iter(), |value| splitmix::next(value.to_bits()), take)
+        }
         DataType::Utf8View => all(column.as_string_view().iter(), hash_of, take),
         DataType::Utf8 => all(column.as_string::<i32>().iter(), hash_of, take),
         other => return Err(ArchiveError::Kind(other.to_string())),
@@ -91,14 +96,6 @@ fn hash_of(text: impl AsRef<str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.as_ref().hash(&mut hasher);
     hasher.finish()
-}
-
-/// Every bit of the result depends on every bit of the value (SplitMix64's last step).
-fn mixed(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

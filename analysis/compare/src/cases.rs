@@ -8,7 +8,7 @@ use super::fingerprint::Fingerprint;
 use super::options::CompareOptions;
 use super::outcome::Outcome;
 use super::run_facts::RunFacts;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct CaseValues {
     /// Name of the figure that decides.
     pub decisive: String,
     /// By the figure's name (`host_ns`, `memory_bytes`, …): one value for each process start.
-    pub figures: BTreeMap<String, Vec<Sampled>>,
+    pub figures: BTreeMap<String, Vec<RunFigure>>,
     /// A recorded run of it.
     pub recorded: Option<RunFacts>,
 }
@@ -136,7 +136,7 @@ fn together(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
 }
 
 fn case(name: &str, a: &CaseValues, b: &CaseValues, options: &CompareOptions) -> CaseComparison {
-    let side = |values: Option<&Vec<Sampled>>| -> Vec<Option<Sampled>> {
+    let side = |values: Option<&Vec<RunFigure>>| -> Vec<Option<RunFigure>> {
         values.into_iter().flatten().cloned().map(Some).collect()
     };
     let change = |figure: &str| {
@@ -169,8 +169,8 @@ mod tests {
     use super::*;
 
     fn side(cases: &[(&str, f64)]) -> CasesSide {
-        let values = |middle: f64| -> Vec<Sampled> {
-            [0.997, 1.0, 1.003, 1.0, 0.9985, 1.0015].iter().map(|f| Sampled::whole(f * middle)).collect()
+        let values = |middle: f64| -> Vec<RunFigure> {
+            [0.997, 1.0, 1.003, 1.0, 0.9985, 1.0015].iter().map(|f| RunFigure::whole(f * middle)).collect()
         };
         let case = |middle: f64| CaseValues {
             decisive: "host_ns".to_string(),

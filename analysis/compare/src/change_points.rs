@@ -129,8 +129,8 @@ fn calm(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.max(middle - reach).min(middle + reach)).collect()
 }
 
-/// The median of values; 0 of none.
-pub(super) fn median(values: &[f64]) -> f64 {
+/// The median of values; 0 of none, and where one is not finite.
+pub fn median(values: &[f64]) -> f64 {
     candlescope_figures::stats::percentile_of(values, 0.5).unwrap_or(0.0)
 }
 

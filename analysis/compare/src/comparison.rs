@@ -12,7 +12,7 @@ use super::options::CompareOptions;
 use super::outcome::{DecidedBy, Outcome, judge};
 use super::path_changes::{Clock, PathChange, PathChanges, StepChange, path_changes, wants_more};
 use super::run_facts::RunFacts;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,8 +180,8 @@ fn in_common(a: &[RunFacts], b: &[RunFacts]) -> Result<(), CompareError> {
 
 fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: &CompareOptions) -> Comparison {
     let counts = count_changes(&a.runs, &b.runs);
-    let of = |runs: &[RunFacts], of: &dyn Fn(&RunFacts) -> Option<Sampled>| runs.iter().map(of).collect::<Vec<_>>();
-    let change = |name: &str, get: &dyn Fn(&RunFacts) -> Option<Sampled>| {
+    let of = |runs: &[RunFacts], of: &dyn Fn(&RunFacts) -> Option<RunFigure>| runs.iter().map(of).collect::<Vec<_>>();
+    let change = |name: &str, get: &dyn Fn(&RunFacts) -> Option<RunFigure>| {
         figure_change(name, design, &of(&a.runs, get), &of(&b.runs, get), options)
     };
     let step = change("step_ns", &|run| run.step_ns.clone());
@@ -272,11 +272,11 @@ fn clear_share(paths: &PathChanges, alpha: f64) -> f64 {
 pub fn figure_change(
     name: &str,
     design: &Design,
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     options: &CompareOptions,
 ) -> Option<FigureChange> {
-    let middle = |side: &[Option<Sampled>]| {
+    let middle = |side: &[Option<RunFigure>]| {
         let values: Vec<f64> = side.iter().flatten().map(|sampled| sampled.value).collect();
         (!values.is_empty()).then(|| super::change_points::median(&values))
     };

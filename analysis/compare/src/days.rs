@@ -2,8 +2,8 @@
 
 use super::change_points::median;
 use super::run_facts::RunFacts;
-use super::sampled::Sampled;
-use candlescope_schema::numbers::DAY_NS;
+use super::sampled::RunFigure;
+use candlescope_schema::numbers::day_number;
 use std::collections::BTreeMap;
 
 /// Days, that of the baseline included, from which it shows how much days differ.
@@ -18,13 +18,6 @@ pub struct Day {
     pub figures: BTreeMap<String, f64>,
 }
 
-impl Day {
-    /// The day of its time, in UTC, counted from 1970.
-    fn number(&self) -> i64 {
-        self.time_ns.div_euclid(DAY_NS)
-    }
-}
-
 /// Days in order of time, each with one value of every figure that it has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Days {
@@ -36,7 +29,7 @@ impl Days {
     pub fn of(measured: impl IntoIterator<Item = Day>) -> Self {
         let mut by_date: BTreeMap<i64, Vec<Day>> = BTreeMap::new();
         for day in measured {
-            by_date.entry(day.number()).or_default().push(day);
+            by_date.entry(day_number(day.time_ns)).or_default().push(day);
         }
         let day = |all: Vec<Day>| {
             let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -58,7 +51,7 @@ impl Days {
     pub fn of_runs(runs: &[RunFacts]) -> Vec<Day> {
         let mut by_date: BTreeMap<i64, Vec<&RunFacts>> = BTreeMap::new();
         for run in runs {
-            by_date.entry(run.started_ns.div_euclid(DAY_NS)).or_default().push(run);
+            by_date.entry(day_number(run.started_ns)).or_default().push(run);
         }
         let day = |runs: Vec<&RunFacts>| Day { time_ns: runs[0].started_ns, figures: figures_of(&runs) };
         by_date.into_values().map(day).collect()
@@ -87,7 +80,7 @@ impl Days {
 /// All figures that a comparison judges, as medians over runs, by their names in its result.
 pub fn figures_of(runs: &[&RunFacts]) -> BTreeMap<String, f64> {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    let mut add = |name: String, sampled: Option<&Sampled>| {
+    let mut add = |name: String, sampled: Option<&RunFigure>| {
         if let Some(sampled) = sampled {
             values.entry(name).or_default().push(sampled.value);
         }

@@ -4,7 +4,7 @@
 use super::change_points::median;
 use super::days::LEAST_DAYS;
 use super::paired_median;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use super::sequence::{TimedValue, step};
 use super::student::{Mean, welch};
 use candlescope_figures::stats::percentile_of;
@@ -177,8 +177,8 @@ impl ChangeEstimate {
 /// where a ratio is asked for.
 pub(super) fn estimate(
     design: &Design,
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     scale: Scale,
     alpha: f64,
 ) -> Option<ChangeEstimate> {
@@ -204,25 +204,25 @@ fn scaled(found: ChangeEstimate, scale: Scale) -> ChangeEstimate {
 }
 
 /// Values and their parts as they are compared; without those that cannot be.
-fn transformed(side: &[Option<Sampled>], scale: Scale) -> Vec<Option<Sampled>> {
+fn transformed(side: &[Option<RunFigure>], scale: Scale) -> Vec<Option<RunFigure>> {
     let one = |value: f64| match scale {
         Scale::Ratio => (value > 0.0 && value.is_finite()).then(|| value.ln()),
         Scale::Difference => value.is_finite().then_some(value),
     };
-    let whole = |sampled: &Sampled| {
+    let whole = |sampled: &RunFigure| {
         let parts: Option<Vec<f64>> = sampled.parts.iter().map(|part| one(*part)).collect();
-        Some(Sampled { value: one(sampled.value)?, parts: parts.unwrap_or_default() })
+        Some(RunFigure { value: one(sampled.value)?, parts: parts.unwrap_or_default() })
     };
     side.iter().map(|sampled| sampled.as_ref().and_then(whole)).collect()
 }
 
 fn of_pairs(
     pairs: &[(usize, usize)],
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     alpha: f64,
 ) -> Option<ChangeEstimate> {
-    let value = |side: &[Option<Sampled>], at: usize| side.get(at)?.as_ref().map(|sampled| sampled.value);
+    let value = |side: &[Option<RunFigure>], at: usize| side.get(at)?.as_ref().map(|sampled| sampled.value);
     let differences: Vec<f64> = pairs.iter().filter_map(|(i, j)| Some(value(b, *j)? - value(a, *i)?)).collect();
     let interval = paired_median::interval(&differences, alpha);
     let n = (differences.len(), differences.len());
@@ -234,18 +234,18 @@ fn of_pairs(
     })
 }
 
-fn center(side: &[&Sampled]) -> f64 {
+fn center(side: &[&RunFigure]) -> f64 {
     side.iter().map(|s| s.value).sum::<f64>() / side.len().max(1) as f64
 }
 
 /// Runs of different days by Welch's interval, in which each side has the spread of days besides, at its center.
 fn of_runs(
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     days: impl Fn(f64) -> Option<f64>,
     alpha: f64,
 ) -> Option<ChangeEstimate> {
-    let (a, b): (Vec<&Sampled>, Vec<&Sampled>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
+    let (a, b): (Vec<&RunFigure>, Vec<&RunFigure>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
     let n = (a.len(), b.len());
     if n.0 == 0 || n.1 == 0 {
         return None;
@@ -261,8 +261,8 @@ fn of_runs(
 }
 
 /// Means of both sides. One run beside several says nothing of its own spread: that of the others stands for it.
-fn means(a: &[&Sampled], b: &[&Sampled]) -> Option<(Mean, Mean)> {
-    let mean = |side: &[&Sampled]| match side {
+fn means(a: &[&RunFigure], b: &[&RunFigure]) -> Option<(Mean, Mean)> {
+    let mean = |side: &[&RunFigure]| match side {
         [one] => Mean::of_parts(one.value, &one.parts),
         many => Mean::of(&many.iter().map(|s| s.value).collect::<Vec<_>>()),
     };
@@ -277,12 +277,12 @@ fn means(a: &[&Sampled], b: &[&Sampled]) -> Option<(Mean, Mean)> {
 /// taken out, and neighbouring runs may hang together.
 fn of_order(
     starts: Option<&(Vec<i64>, Vec<i64>)>,
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     alpha: f64,
 ) -> Option<ChangeEstimate> {
-    let known = |side: &[Option<Sampled>], starts: Option<&Vec<i64>>, after: bool| -> Vec<(i64, bool, f64)> {
-        let run = |(at, sampled): (usize, &Option<Sampled>)| {
+    let known = |side: &[Option<RunFigure>], starts: Option<&Vec<i64>>, after: bool| -> Vec<(i64, bool, f64)> {
+        let run = |(at, sampled): (usize, &Option<RunFigure>)| {
             let start = starts.and_then(|starts| starts.get(at)).copied().unwrap_or(i64::from(after));
             sampled.as_ref().map(|sampled| (start, after, sampled.value))
         };
@@ -296,7 +296,7 @@ fn of_order(
     let mean = |side: &[(i64, bool, f64)]| side.iter().map(|run| run.2).sum::<f64>() / side.len() as f64;
     let plain = mean(&of_b) - mean(&of_a);
     if n == (1, 1) {
-        let (a, b): (Vec<&Sampled>, Vec<&Sampled>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
+        let (a, b): (Vec<&RunFigure>, Vec<&RunFigure>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
         let without =
             ChangeEstimate { doubt: Some(Doubt::OneRunOfEach), ..ChangeEstimate::without(plain, Basis::Parts, n) };
         let Some((a, b)) = means(&a, &b) else { return Some(without) };
@@ -341,8 +341,8 @@ fn recorded_apart(runs: &[(i64, bool, f64)]) -> Option<Doubt> {
 /// interval is never narrower than what the runs of both days show.
 pub(super) fn of_days(
     days: &[f64],
-    a: &[Option<Sampled>],
-    b: &[Option<Sampled>],
+    a: &[Option<RunFigure>],
+    b: &[Option<RunFigure>],
     alpha: f64,
 ) -> Option<ChangeEstimate> {
     let (a, b) = (transformed(a, Scale::Ratio), transformed(b, Scale::Ratio));
@@ -414,7 +414,7 @@ pub enum FloorSource {
 }
 
 /// The floor for figure `a` in comparisons with `n_b` runs on the other side.
-pub(super) fn floor(design: &Design, a: &[Option<Sampled>], n_b: usize) -> Floor {
+pub(super) fn floor(design: &Design, a: &[Option<RunFigure>], n_b: usize) -> Floor {
     let a = transformed(a, Scale::Ratio);
     if let Some(pairs) = &design.pairs {
         let values: Vec<f64> = pairs.iter().filter_map(|(i, _)| a.get(*i)?.as_ref().map(|s| s.value)).collect();
@@ -456,8 +456,8 @@ pub(super) fn floor_of_days(days: &[f64]) -> Floor {
 mod tests {
     use super::*;
 
-    fn of(values: &[f64]) -> Vec<Option<Sampled>> {
-        values.iter().map(|value| Some(Sampled::whole(*value))).collect()
+    fn of(values: &[f64]) -> Vec<Option<RunFigure>> {
+        values.iter().map(|value| Some(RunFigure::whole(*value))).collect()
     }
 
     #[test]
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn one_run_of_each_is_as_uncertain_as_its_parts() {
-        let run = |value: f64, parts: &[f64]| vec![Some(Sampled { value, parts: parts.to_vec() })];
+        let run = |value: f64, parts: &[f64]| vec![Some(RunFigure { value, parts: parts.to_vec() })];
         let steady = [99.0, 100.0, 101.0, 100.0, 100.0, 100.0];
         let found = estimate(&Design::apart(), &run(100.0, &steady), &run(130.0, &steady), Scale::Ratio, 0.02).unwrap();
         assert!(found.basis == Basis::Parts && found.low.unwrap() > 0.2, "{found:?}");

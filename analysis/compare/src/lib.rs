@@ -46,7 +46,7 @@ mod windows;
 mod windows_tests;
 
 pub use cases::{CaseComparison, CaseValues, CasesComparison, CasesSide, compare_cases};
-pub use change_points::{ChangePoint, MOST_VALUES, change_points, level_changes, recent_change};
+pub use change_points::{ChangePoint, MOST_VALUES, change_points, level_changes, median, recent_change};
 pub use comparability::named;
 pub use comparability::{ALLOWABLE, Class, CompareError, Difference, comparable};
 pub use comparison::{Comparison, FigureChange, Side, SideInfo, Stacks, compare, figure_change};
@@ -65,7 +65,7 @@ pub use path_changes::{Clock, PathChange, PathChanges};
 pub use path_times::PathFacts;
 pub use programs::{ClassTime, Program, ProgramSteps, Programs};
 pub use run_facts::RunFacts;
-pub use sampled::Sampled;
+pub use sampled::RunFigure;
 pub use step_times::KindFacts;
 pub use steps_of_requests::takes_other_steps;
 pub use traffic::{OUTPUT_TOKENS, PROMPT_TOKENS, REQUESTS, TrafficChange};

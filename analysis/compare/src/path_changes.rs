@@ -4,7 +4,7 @@ use super::discoveries::{UNPROVEN, adjusted, name_none};
 use super::estimate::{Basis, ChangeEstimate, Design, Scale, estimate};
 use super::path_times::PathFacts;
 use super::run_facts::RunFacts;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -85,8 +85,8 @@ type Key = (String, String, Clock);
 /// Times of a path in the runs of both sides.
 struct Times {
     module: Option<String>,
-    a: Vec<Option<Sampled>>,
-    b: Vec<Option<Sampled>>,
+    a: Vec<Option<RunFigure>>,
+    b: Vec<Option<RunFigure>>,
 }
 
 /// The paths that changed, under a limit on false discoveries. `name` says what stands for a path: itself, or its
@@ -124,7 +124,7 @@ pub(super) fn path_changes(
             for (side, runs) in [(&mut times.a, a), (&mut times.b, b)] {
                 for (slot, run) in side.iter_mut().zip(runs) {
                     let absent = slot.is_none() && key.2 == Clock::Host && run.kinds.contains_key(&key.0);
-                    *slot = slot.take().or(absent.then(|| Sampled::whole(0.0)));
+                    *slot = slot.take().or(absent.then(|| RunFigure::whole(0.0)));
                 }
             }
             test(design, key, times, (a, b), whole, alpha)
@@ -148,7 +148,7 @@ pub(super) fn path_changes(
     PathChanges { tested, changed, unproven }
 }
 
-fn add(slot: &mut Option<Sampled>, more: &Sampled) {
+fn add(slot: &mut Option<RunFigure>, more: &RunFigure) {
     let Some(sum) = slot else {
         *slot = Some(more.clone());
         return;
@@ -169,7 +169,7 @@ fn test(
     whole: StepChange,
     alpha: f64,
 ) -> Option<PathChange> {
-    let middle = |side: &[Option<Sampled>]| {
+    let middle = |side: &[Option<RunFigure>]| {
         let values: Vec<f64> = side.iter().flatten().map(|sampled| sampled.value).collect();
         (!values.is_empty()).then(|| super::change_points::median(&values))
     };

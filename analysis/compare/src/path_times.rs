@@ -3,7 +3,7 @@
 //! Of a path, the median over the steps of its kind is taken where it occurs in most of them, else the mean. Paths keep
 //! their ordinals here, because a change in one layer of many is to be named by that layer.
 
-use super::sampled::{Sampled, medians};
+use super::sampled::{RunFigure, medians};
 use super::step_times::Kind;
 use candlescope_figures::figures::NOT_OF_SPANS;
 use candlescope_figures::reading::Pass;
@@ -28,10 +28,10 @@ pub struct PathFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
     /// Time on the host less that of its children, in nanoseconds for each step of its kind.
-    pub host_ns: Sampled,
+    pub host_ns: RunFigure,
     /// The same on the device, between marks or as the sum of kernels, where most of its steps have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_ns: Option<Sampled>,
+    pub gpu_ns: Option<RunFigure>,
 }
 
 /// Self time on the host, and on the device where it is known, by step.
@@ -137,9 +137,9 @@ impl PathTimes {
 }
 
 /// The time of a path that occurs in `known` of `all` steps, for each step.
-fn typical(known: &[(u64, f64)], parts: &HashMap<u64, usize>, all: usize) -> Sampled {
+fn typical(known: &[(u64, f64)], parts: &HashMap<u64, usize>, all: usize) -> RunFigure {
     if known.len() * 2 > all {
         return medians(known, parts);
     }
-    Sampled::whole(known.iter().map(|(_, ns)| ns).sum::<f64>() / all.max(1) as f64)
+    RunFigure::whole(known.iter().map(|(_, ns)| ns).sum::<f64>() / all.max(1) as f64)
 }

@@ -7,7 +7,7 @@
 use super::comparability::{CompareError, Difference, differing_facts, stop};
 use super::fingerprint::Facts;
 use super::options::CompareOptions;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use super::step_times::{DeviceCounts, by_kind, sampled};
 use candlescope_figures::figures::{Figures, NOT_OF_KERNELS};
 use candlescope_figures::kernel_class::KernelClass;
@@ -54,7 +54,7 @@ pub struct ProgramSteps {
     /// Of these, those whose kernels were recorded.
     pub recorded: u64,
     /// Median time on the host in nanoseconds.
-    pub host_ns: Sampled,
+    pub host_ns: RunFigure,
     /// Kernels, launches and copies of a recorded step.
     pub counts: BTreeMap<String, f64>,
     /// The device's work in a recorded step.

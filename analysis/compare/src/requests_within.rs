@@ -5,7 +5,7 @@
 //! that. A request of several sequences at once is as many requests: all of them have its times.
 
 use candlescope_figures::{Latency, RequestFigures};
-use candlescope_schema::Outcome as Ended;
+use candlescope_schema::Outcome as RequestOutcome;
 use candlescope_work::slo::Slo;
 
 /// Measured requests that kept every limit, a second from the start of the first to the end of the last; `None` without
@@ -27,7 +27,7 @@ fn keeps(request: &RequestFigures, slo: &Slo) -> bool {
     let within = |limit: Option<u64>, value: Option<f64>| {
         limit.is_none_or(|limit| value.is_some_and(|value| value <= limit as f64))
     };
-    let ended_well = matches!(request.outcome, None | Some(Ended::Done));
+    let ended_well = matches!(request.outcome, None | Some(RequestOutcome::Done));
     let one_token = request.output_tokens.is_some_and(|tokens| tokens > 0 && tokens as f64 <= sequences(request));
     ended_well
         && within(slo.ttft_ns, request.ttft_ns.map(|ns| ns as f64))
@@ -72,7 +72,7 @@ mod tests {
     fn failures_warm_up_and_what_is_not_known_keep_nothing() {
         let slo = "tpot=10ms";
         let good = || request(1, 1.0, 1);
-        let failed = RequestFigures { outcome: Some(Ended::Failed), ..good() };
+        let failed = RequestFigures { outcome: Some(RequestOutcome::Failed), ..good() };
         let warm_up = RequestFigures { warmup: true, ..good() };
         let unknown = RequestFigures { tpot_ns: None, ..good() };
         assert_eq!(of(vec![failed, warm_up, unknown.clone()], slo), Some(0.0));

@@ -7,7 +7,7 @@ use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
 use super::function_facts::HostFacts;
 use super::path_times::{PathFacts, PathTimes};
 use super::requests_within::goodput;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use super::step_times::{DeviceCounts, KindFacts, StepTimes, by_kind, kind_facts, step_times};
 use candlescope_figures::figures::Figures;
 use candlescope_figures::flame::collapsed;
@@ -51,9 +51,9 @@ pub struct RunFacts {
     pub kinds: BTreeMap<String, KindFacts>,
     /// Time of a typical step in nanoseconds, all kinds shared out among the steps of the most frequent one: Σ steps ×
     /// median ÷ steps of that kind. What is judged.
-    pub step_ns: Option<Sampled>,
+    pub step_ns: Option<RunFigure>,
     /// Further figures by name; the unit and the better direction follow from the name.
-    pub figures: BTreeMap<String, Sampled>,
+    pub figures: BTreeMap<String, RunFigure>,
     /// Requests a second that kept all limits; `None` where no limits were given, or no request was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<f64>,
@@ -126,7 +126,7 @@ impl RunFacts {
     /// and of the whole run stay.
     #[must_use]
     pub(super) fn for_one_of(mut self, n: f64) -> Self {
-        let divide = |sampled: &mut Sampled| {
+        let divide = |sampled: &mut RunFigure| {
             sampled.value /= n;
             sampled.parts.iter_mut().for_each(|part| *part /= n);
         };
@@ -203,11 +203,11 @@ fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
     fingerprint
 }
 
-fn figures(analysis: &Analysis) -> BTreeMap<String, Sampled> {
+fn figures(analysis: &Analysis) -> BTreeMap<String, RunFigure> {
     let mut figures = BTreeMap::new();
     let mut add = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            figures.insert(name.to_string(), Sampled::whole(value));
+            figures.insert(name.to_string(), RunFigure::whole(value));
         }
     };
     let latency = &analysis.latency;

@@ -9,7 +9,7 @@ const STEPS_IN_PART: usize = 3;
 
 /// A figure of a run: its value, and the same over parts of the run one after the other, which show how steady it was.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct RunFigure {
     /// Over the whole run.
     pub value: f64,
     /// Over each part; empty if there are too few steps, or the figure has no parts.
@@ -17,7 +17,7 @@ pub struct Sampled {
     pub parts: Vec<f64>,
 }
 
-impl Sampled {
+impl RunFigure {
     /// A figure without parts.
     pub fn whole(value: f64) -> Self {
         Self { value, parts: Vec::new() }
@@ -25,7 +25,7 @@ impl Sampled {
 }
 
 /// The median of values by step, over all of them and over each part. Parts with too few values leave all parts out.
-pub(super) fn medians(known: &[(u64, f64)], parts: &HashMap<u64, usize>) -> Sampled {
+pub(super) fn medians(known: &[(u64, f64)], parts: &HashMap<u64, usize>) -> RunFigure {
     let all: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
     let last = parts.values().max().map_or(0, |last| last + 1);
     let mut by_part: Vec<Vec<f64>> = vec![Vec::new(); last];
@@ -36,7 +36,7 @@ pub(super) fn medians(known: &[(u64, f64)], parts: &HashMap<u64, usize>) -> Samp
     }
     let enough = by_part.len() > 1 && by_part.iter().all(|values| values.len() >= STEPS_IN_PART);
     let of_parts = by_part.iter().filter_map(|values| percentile_of(values, 0.5));
-    Sampled {
+    RunFigure {
         value: percentile_of(&all, 0.5).unwrap_or_default(),
         parts: if enough { of_parts.collect() } else { Vec::new() },
     }

@@ -3,7 +3,7 @@
 //! The time of a kind is the median of its steps, which a machine that is busy with something else now and then hardly
 //! moves. Parts of a run are its requests where it has enough, else stretches of steps of the same length.
 
-use super::sampled::{Sampled, medians};
+use super::sampled::{RunFigure, medians};
 use candlescope_figures::StepRow;
 use candlescope_figures::figures::NOT_OF_KERNELS;
 use candlescope_figures::reading::Pass;
@@ -22,9 +22,9 @@ pub struct KindFacts {
     /// How many steps were measured, those of the warm-up left out.
     pub steps: u64,
     /// Median duration on the host in nanoseconds.
-    pub host_ns: Sampled,
+    pub host_ns: RunFigure,
     /// Median duration on the device in nanoseconds, if most steps have it.
-    pub gpu_ns: Option<Sampled>,
+    pub gpu_ns: Option<RunFigure>,
     /// What was counted, for each step: exact figures. A figure that not all steps have is absent.
     pub counts: BTreeMap<String, f64>,
     /// Bytes of weights and KV cache for each token, if both are known.
@@ -39,7 +39,7 @@ pub(super) struct Kind<'a> {
 
 /// One side's measured steps, by kind and by the part that each belongs to, and what a step takes.
 pub(super) struct StepTimes<'a> {
-    pub(super) step_ns: Option<Sampled>,
+    pub(super) step_ns: Option<RunFigure>,
     /// The part that each step belongs to, by its number.
     pub(super) parts: HashMap<u64, usize>,
     pub(super) kinds: BTreeMap<String, Kind<'a>>,
@@ -59,11 +59,11 @@ pub(super) fn step_times(steps: &[StepRow]) -> StepTimes<'_> {
     let kinds = by_kind(steps);
     let parts = parts(steps);
     let most = kinds.values().map(|kind| kind.steps.len()).max().unwrap_or(0);
-    let mut whole: Option<Sampled> = None;
+    let mut whole: Option<RunFigure> = None;
     for kind in kinds.values() {
         let Some(ns) = sampled(&kind.steps, &parts, |step| Some(step.dur_ns as f64)) else { continue };
         let weight = kind.steps.len() as f64 / most as f64;
-        let sum = whole.get_or_insert_with(|| Sampled { value: 0.0, parts: vec![0.0; ns.parts.len()] });
+        let sum = whole.get_or_insert_with(|| RunFigure { value: 0.0, parts: vec![0.0; ns.parts.len()] });
         sum.value += weight * ns.value;
         match (sum.parts.len(), ns.parts.len()) {
             (known, new) if known == new => {
@@ -98,7 +98,7 @@ pub(super) fn sampled(
     steps: &[&StepRow],
     parts: &HashMap<u64, usize>,
     figure: impl Fn(&StepRow) -> Option<f64>,
-) -> Option<Sampled> {
+) -> Option<RunFigure> {
     let known: Vec<(u64, f64)> = steps.iter().filter_map(|step| Some((step.step, figure(step)?))).collect();
     if known.is_empty() || known.len() * 2 < steps.len() {
         return None;

@@ -11,7 +11,7 @@ use super::discoveries::adjusted;
 use super::estimate::{ChangeEstimate, Design};
 use super::options::CompareOptions;
 use super::outcome::Outcome;
-use super::sampled::Sampled;
+use super::sampled::RunFigure;
 use super::traffic::{TrafficChange, doubtful};
 use super::windowed::{Window, WindowedFigure};
 use serde::Serialize;
@@ -151,7 +151,7 @@ fn change(figure: &WindowedFigure, least: usize, options: &CompareOptions) -> Op
         figures: BTreeMap::from([(figure.name.clone(), *value)]),
     };
     let days = Days::each(medians.iter().enumerate().map(day));
-    let whole = |window: &Window| window.values.iter().map(|value| Some(Sampled::whole(*value))).collect::<Vec<_>>();
+    let whole = |window: &Window| window.values.iter().map(|value| Some(RunFigure::whole(*value))).collect::<Vec<_>>();
     let options = options.clone().days(days);
     let change = figure_change(&figure.name, &Design::apart(), &whole(latest), &whole(&figure.now), &options)?;
     // What it was is that of all windows, which the change is from; of too few it is from the latest of them.

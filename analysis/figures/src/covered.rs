@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Time in which rates can be taken.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Covered {
+pub struct CoveredTime {
     /// Windows in order; `None` for all time.
     windows: Option<Vec<Stretch>>,
     /// Rows of recorded steps, one for each window; `None` in runs that do not say which other steps were open.
@@ -26,13 +26,13 @@ pub struct Covered {
 /// A part of a step's time that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// The index of its window in [`Covered::windows`]; 0 if all time counts.
+    /// The index of its window in [`CoveredTime::windows`]; 0 if all time counts.
     pub window: usize,
     /// How much of the step's work it stands for.
     pub share: f64,
 }
 
-impl Covered {
+impl CoveredTime {
     /// From all steps of the run, warm-up included, by [`stretches::rows`], or by [`stretches::covered`] in runs that
     /// do not say which steps without a record were open. `warmup` are the requests that only warm up.
     pub fn of(sampling: &Sampling, steps: &[StepRow], warmup: &BTreeSet<u64>) -> Self {

@@ -15,7 +15,7 @@ use super::reading::{Pass, ReadingNotes};
 use super::sensitivity::sensitivity;
 use super::usual_steps::UsualKinds;
 use super::{
-    Analysis, Covered, Gpu, Intervals, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree,
+    Analysis, CoveredTime, Gpu, Intervals, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree,
     Warmup, devices, latency, operators, step_rows,
 };
 use candlescope_reader::limits::Limit;
@@ -168,7 +168,7 @@ impl<'k> Figures<'k> {
         let sampling = Sampling::of(&manifest, &known.steps);
         // Records of the session may have been lost since.
         let whole = whole && sampling.missing == 0;
-        let covered = Covered::of(&sampling, &known.steps, warmup.requests()).without_warmup(warmup.left_out());
+        let covered = CoveredTime::of(&sampling, &known.steps, warmup.requests()).without_warmup(warmup.left_out());
         let mut latency = Latency::of(requests, &steps, warmup.requests(), whole);
         if sampling.requests_missing(&manifest, &measured_requests) {
             // It would be the tokens of some requests over the time of all of them.

@@ -26,7 +26,7 @@ pub fn collapsed(tree: &Tree) -> Vec<String> {
 
 /// Which time a flame graph with functions shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum FlameTime {
     /// That of the threads that entered the intervals: the intervals' own time, divided among functions as sampled.
     Elapsed,
     /// On a CPU, the threads of pools included, as sampled.
@@ -45,7 +45,7 @@ pub const BLOCKED: &str = "[blocked]";
 pub const PREEMPTED: &str = "[preempted]";
 
 /// The same as [`collapsed`], with the functions that the intervals' time went into below the intervals.
-pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<String> {
+pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: FlameTime) -> Vec<String> {
     let mut stack: Vec<String> = Vec::new();
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for row in &tree.rows {
@@ -53,7 +53,7 @@ pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<St
         stack.push(frame_name(&row.label));
         let place = host.places.get(&row.rollup).filter(|_| row.path.is_some());
         let Some(place) = place else {
-            if shown == Shown::Elapsed && row.self_ns > 0 {
+            if shown == FlameTime::Elapsed && row.self_ns > 0 {
                 add(&mut lines, stack.join(";"), row.self_ns);
             }
             continue;
@@ -62,12 +62,12 @@ pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<St
         let sampled = total(parts.iter().map(|(_, ns)| *ns));
         // What was sampled divides what was measured.
         let scale = match shown {
-            Shown::Elapsed if sampled > 0 => row.self_ns as f64 / sampled as f64,
-            Shown::Elapsed => {
+            FlameTime::Elapsed if sampled > 0 => row.self_ns as f64 / sampled as f64,
+            FlameTime::Elapsed => {
                 add(&mut lines, stack.join(";"), row.self_ns);
                 continue;
             }
-            Shown::OnCpu | Shown::OffCpu => 1.0,
+            FlameTime::OnCpu | FlameTime::OffCpu => 1.0,
         };
         for (below, ns) in parts {
             let frames = stack.iter().map(String::as_str).chain(below.iter().map(String::as_str));
@@ -84,7 +84,7 @@ fn add(lines: &mut BTreeMap<String, u64>, line: String, ns: u64) {
 }
 
 /// The time of a place by the names below it, nanoseconds.
-fn parts(place: &PlaceTime, shown: Shown) -> Vec<(Vec<String>, u64)> {
+fn parts(place: &PlaceTime, shown: FlameTime) -> Vec<(Vec<String>, u64)> {
     let mut parts = Vec::new();
     let mut rest = place.all;
     let mut add = |below: &[String], time: &Weights| {
@@ -93,9 +93,9 @@ fn parts(place: &PlaceTime, shown: Shown) -> Vec<(Vec<String>, u64)> {
                 parts.push((below.iter().cloned().chain(kind.map(str::to_string)).collect(), ns));
             }
         };
-        let (on, off) = (shown != Shown::OffCpu, shown != Shown::OnCpu);
+        let (on, off) = (shown != FlameTime::OffCpu, shown != FlameTime::OnCpu);
         let own = time.own_ns.min(if on { u64::MAX } else { 0 });
-        let pool = time.pool_ns.min(if shown == Shown::OnCpu { u64::MAX } else { 0 });
+        let pool = time.pool_ns.min(if shown == FlameTime::OnCpu { u64::MAX } else { 0 });
         let on_cpu = own.saturating_add(pool);
         let kernel = time.kernel_ns.min(on_cpu);
         put(None, on_cpu - kernel);

@@ -5,7 +5,7 @@
 //! why it was idle.
 
 use super::busy::{Busy, Clocks};
-use super::covered::Covered;
+use super::covered::CoveredTime;
 use super::device_work::DeviceWork;
 use super::phases::Phases;
 use super::stats::{Distribution, total, total_if_known};
@@ -86,7 +86,13 @@ impl SourceTime {
 impl Gpu {
     /// GPU time of `steps`, which are ordered by start and contain only those that count, and the work `recorded` in
     /// and beside them. `covered` is the time in which no step lacks a record.
-    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &DeviceWork, clocks: Clocks, covered: &Covered) -> Self {
+    pub fn of(
+        steps: &[StepRow],
+        phases: &Phases,
+        recorded: &DeviceWork,
+        clocks: Clocks,
+        covered: &CoveredTime,
+    ) -> Self {
         let timelines = timelines(steps, recorded, clocks, covered);
         let of_device = |line: &Timeline<'_>| Some((line.device.clone(), line.busy(line.steps(None))?));
         let of_devices = || timelines.iter().filter_map(of_device).collect::<Vec<(Arc<str>, Busy)>>();

@@ -101,7 +101,7 @@ pub fn source_name(source: GpuSource) -> &'static str {
 
 /// One path of a tree, parents before children.
 #[derive(Debug, Clone, Copy)]
-pub struct Sampled<'a> {
+pub struct SampledPath<'a> {
     /// Index of its parent.
     pub parent: Option<usize>,
     /// All its intervals, measured or not: what the measured ones are raised to.
@@ -125,7 +125,7 @@ pub struct PathGpuTime {
 }
 
 /// Totals of every path from what `source` measured; `None` if it measured nothing.
-pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<PathGpuTime>> {
+pub fn estimate(tree: &[SampledPath<'_>], source: GpuSource) -> Vec<Option<PathGpuTime>> {
     let whole: Vec<GpuBySource> = tree.iter().map(|path| *path.sums).collect();
     let mut all = point(tree, &whole, source);
     let sampled: Vec<bool> = tree.iter().map(|path| path.sums.measured(source) < path.calls).collect();
@@ -171,7 +171,7 @@ impl GpuBySource {
     }
 }
 
-fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<Option<PathGpuTime>> {
+fn point(tree: &[SampledPath<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<Option<PathGpuTime>> {
     // Each path by itself: mean × number.
     let alone: Vec<Option<f64>> = tree
         .iter()
@@ -182,7 +182,7 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
         })
         .collect();
     // A parent that was not measured is part of one that was, and so are its children: the innermost one that is known.
-    let known_parent = |path: &Sampled<'_>| {
+    let known_parent = |path: &SampledPath<'_>| {
         let mut above = path.parent;
         while let Some(at) = above.filter(|at| alone[*at].is_none()) {
             above = tree[at].parent.filter(|next| *next < at);
@@ -261,8 +261,8 @@ mod tests {
         let root = GpuBySource { event: cold, ..GpuBySource::default() };
         let child = event(4, 60_000, 4, 0);
         let tree = [
-            Sampled { parent: None, calls: 120, sums: &root, groups: &[] },
-            Sampled { parent: Some(0), calls: 120, sums: &child, groups: &[] },
+            SampledPath { parent: None, calls: 120, sums: &root, groups: &[] },
+            SampledPath { parent: Some(0), calls: 120, sums: &child, groups: &[] },
         ];
         let out = estimate(&tree, GpuSource::Event);
         let (root, child) = (out[0].expect("measured"), out[1].expect("measured"));
@@ -275,9 +275,9 @@ mod tests {
     fn children_that_were_measured_alone_are_held_to_their_parent_too() {
         let (root, a, b) = (event(10, 100, 0, 0), event(2, 90, 2, 0), event(3, 60, 3, 0));
         let tree = [
-            Sampled { parent: None, calls: 10, sums: &root, groups: &[] },
-            Sampled { parent: Some(0), calls: 10, sums: &a, groups: &[] },
-            Sampled { parent: Some(0), calls: 10, sums: &b, groups: &[] },
+            SampledPath { parent: None, calls: 10, sums: &root, groups: &[] },
+            SampledPath { parent: Some(0), calls: 10, sums: &a, groups: &[] },
+            SampledPath { parent: Some(0), calls: 10, sums: &b, groups: &[] },
         ];
         let out = estimate(&tree, GpuSource::Event);
         let total = |i: usize| out[i].unwrap().total_ns;
@@ -291,10 +291,10 @@ mod tests {
         let (worker, none, norm, decode) =
             (event(4, 1_000, 3, 800), GpuBySource::default(), event(4, 90, 4, 0), event(40, 80, 40, 0));
         let tree = [
-            Sampled { parent: None, calls: 4, sums: &worker, groups: &[] },
-            Sampled { parent: Some(0), calls: 4, sums: &none, groups: &[] },
-            Sampled { parent: Some(1), calls: 4, sums: &norm, groups: &[] },
-            Sampled { parent: Some(0), calls: 40, sums: &decode, groups: &[] },
+            SampledPath { parent: None, calls: 4, sums: &worker, groups: &[] },
+            SampledPath { parent: Some(0), calls: 4, sums: &none, groups: &[] },
+            SampledPath { parent: Some(1), calls: 4, sums: &norm, groups: &[] },
+            SampledPath { parent: Some(0), calls: 40, sums: &decode, groups: &[] },
         ];
         let out = estimate(&tree, GpuSource::Event);
         assert_eq!(out[1], None, "what was not measured stays unknown");
@@ -335,8 +335,8 @@ mod tests {
                 }
             }
             let tree = [
-                Sampled { parent: None, calls: 1_600, sums: &sums[0], groups: &groups[0] },
-                Sampled { parent: Some(0), calls: 1_600, sums: &sums[1], groups: &groups[1] },
+                SampledPath { parent: None, calls: 1_600, sums: &sums[0], groups: &groups[0] },
+                SampledPath { parent: Some(0), calls: 1_600, sums: &sums[1], groups: &groups[1] },
             ];
             let out = estimate(&tree, GpuSource::Event);
             assert_eq!(out[0].unwrap().total_ci95_ns, None, "all of it was measured");

@@ -2,11 +2,9 @@
 
 use super::StepRow;
 use super::int_map::IntSet;
+use candlescope_schema::vocabulary::CUDA_GRAPH;
 use candlescope_schema::{Ran, Shape, SpanRecord};
 use std::collections::HashMap;
-
-/// The interval that launches a step's graph, as the layers of `candlescope-models` call it.
-const LAUNCH: &str = "cuda_graph";
 
 /// Shapes that are told apart, and steps whose own shape is kept: of a run with more, the rest has none.
 const MOST_SHAPES: usize = 1024;
@@ -45,7 +43,7 @@ impl GraphShapes {
     pub(super) fn add(&mut self, span: &SpanRecord) {
         let Some(shape) = span.shape else { return };
         // What a replay ran is as it was captured, in whatever shape.
-        if span.graph.is_none() && *span.path.name == *LAUNCH && !self.replayed.contains(&shape) {
+        if span.graph.is_none() && *span.path.name == *CUDA_GRAPH && !self.replayed.contains(&shape) {
             if self.replayed.len() < MOST_SHAPES {
                 self.replayed.push(shape);
             }

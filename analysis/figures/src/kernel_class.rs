@@ -1,6 +1,7 @@
 //! What a kernel computes, by its name: of candle (`candle-kernels/src/*.cu`, 0.11.1), PyTorch and its compiler (2.11),
-//! cuBLAS, CUTLASS, cuDNN, FlashAttention, NCCL, and vLLM (`csrc/*.cu`). One table, from which
-//! [`KernelFamily`](crate::kernel_family::KernelFamily) follows.
+//! cuBLAS, CUTLASS, cuDNN, FlashAttention, FlashInfer (`include/flashinfer/*.cuh`), NCCL, and vLLM (`csrc/*.cu`, and its
+//! kernels in Triton). One table, from which [`KernelFamily`](crate::kernel_family::KernelFamily) follows; names that
+//! PyTorch's compiler makes are read by [`compiled`].
 
 use serde::Serialize;
 
@@ -51,8 +52,8 @@ const RULES: &[(KernelClass, &[&str])] = &[
     // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
     (Cast, &["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"]),
     (Dequantise, &["dequantize", "dequant_"]),
-    // The step's keys and values to their places in the cache: no layout spares that.
-    (Gather, &["reshape_and_cache"]),
+    // The step's keys and values to their places in the cache: no layout spares that. The last one is FlashInfer's.
+    (Gather, &["reshape_and_cache", "concat_and_cache", "appendpagedkvcache"]),
     (Copy, &["catarraybatchedcopy", "direct_copy_kernel", "nchwtonhwc", "nhwctonchw"]),
     // cuDNN names its own functions after the library.
     (Softmax, &["cudnn::softmax", "softmax_fw", "softmax_bw"]),
@@ -60,10 +61,18 @@ const RULES: &[(KernelClass, &[&str])] = &[
     (
         Attention,
         &[
-            "flash",
             "fmha",
             "sdpa",
             "paged_attention",
+            // FlashInfer: `BatchDecodeWithPagedKVCacheKernel`, `BatchPrefillWithRaggedKVCacheKernel`,
+            // `SinglePrefillWithKVCacheKernel`, `BatchMLAPagedAttentionKernel`, and what joins parts of a context.
+            "withpagedkvcache",
+            "withraggedkvcache",
+            "withkvcache",
+            "mlapagedattention",
+            "mlapageattention",
+            "mergestate",
+            "merge_attn_states",
             "attention_kernel",
             "unified_attention",
             "reduce_segments",
@@ -87,15 +96,12 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "mmq",
             "mmvq",
             "marlin",
-            "_tem_fused_mm",
-            "_tem_fused_bmm",
-            "triton_mm",
-            "triton_bmm",
-            "triton_tem",
+            // vLLM's experts, in Triton: their products are in this one kernel.
+            "fused_moe_kernel",
         ],
     ),
     (Softmax, &["softmax", "soft_max"]),
-    (Rotary, &["rope", "rotary", "cos_kernel", "sin_kernel"]),
+    (Rotary, &["rotary", "cos_kernel", "sin_kernel"]),
     (Norm, &["rmsnorm", "rms_norm", "layernorm", "layer_norm", "groupnorm", "group_norm", "rsqrt", "batch_norm"]),
     (Activation, &["silu", "gelu", "swiglu", "act_and_mul", "relu", "sigmoid", "tanh"]),
     (
@@ -113,6 +119,9 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "multinomial",
             "gumbel",
             "distribution_",
+            // FlashInfer: `TopKTopPSamplingFromProbKernel`, `SamplingFromLogitsKernel`, `TopPRenormProbKernel`.
+            "samplingfrom",
+            "renormprob",
         ],
     ),
     (
@@ -172,16 +181,23 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "ucos",
             "usin",
             "powf",
-            "triton_poi",
             "arange",
             "vectorized",
         ],
     ),
 ];
 
+/// What a whole word of a name says, which inside of another word would say something else: FlashAttention has the
+/// namespace `flash::`, and `flashinfer::` is that of norms, sampling and activations as well.
+const WORDS: &[(KernelClass, &str)] = &[(Attention, "flash"), (Rotary, "rope")];
+
 impl KernelClass {
     /// By a kernel's name.
     pub fn of(name: &str) -> Self {
+        let words = words(name);
+        if let Some(class) = compiled(&words) {
+            return class;
+        }
         let name = name.to_ascii_lowercase();
         let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         // By the beginning: other names have these inside.
@@ -191,11 +207,9 @@ impl KernelClass {
         if name.starts_with("nccl") {
             return Communication;
         }
-        if name.starts_with("triton_") {
-            return compiled(&name);
-        }
+        let says = |class: KernelClass| WORDS.iter().any(|(of, word)| *of == class && is_in(&words, word));
         let convolves = name.contains("conv") && !name.contains("convert");
-        match RULES.iter().find(|(_, parts)| among(parts)).map(|(class, _)| *class) {
+        match RULES.iter().find(|(class, parts)| among(parts) || says(*class)).map(|(class, _)| *class) {
             Some(class @ (Communication | Dequantise | Attention | Gemm)) => class,
             _ if convolves => Gemm,
             Some(class) => class,
@@ -225,28 +239,96 @@ impl KernelClass {
     }
 }
 
-/// PyTorch's compiler names a kernel after the operations that it fused (`triton_red_fused_add_mean_mul_pow_rsqrt_0`):
-/// the one that says most counts. What it multiplies itself it makes from a template; other names have products and
-/// attention in them whose result they only work on.
-fn compiled(name: &str) -> KernelClass {
-    let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    let template = ["triton_tem", "triton_mm", "triton_bmm", "triton_flex"].iter().any(|start| name.starts_with(start));
-    if template {
-        return if among(&["attention", "sdpa", "flex"]) { Attention } else { Gemm };
+/// The words of a name in lower case: what other signs, underscores and capitals separate. `RMSNormKernel` has three.
+fn words(name: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for part in name.split(|c: char| !c.is_ascii_alphanumeric()) {
+        let letters = part.as_bytes();
+        let mut from = 0;
+        for at in 1..letters.len() {
+            let begins = letters[at].is_ascii_uppercase()
+                && (!letters[at - 1].is_ascii_uppercase() || letters.get(at + 1).is_some_and(u8::is_ascii_lowercase));
+            if begins {
+                words.push(part[from..at].to_ascii_lowercase());
+                from = at;
+            }
+        }
+        if !part.is_empty() {
+            words.push(part[from..].to_ascii_lowercase());
+        }
     }
-    let rules: [(KernelClass, &[&str]); 9] = [
-        (Softmax, &["softmax"]),
-        (Norm, &["rsqrt", "native_layer_norm", "rms_norm"]),
-        (Rotary, &["_cos", "_sin"]),
-        (Activation, &["silu", "gelu", "sigmoid", "tanh", "relu"]),
-        (Sampling, &["argmax", "sort", "topk"]),
+    words
+}
+
+fn is_in(words: &[String], word: &str) -> bool {
+    words.iter().any(|of| of == word)
+}
+
+/// Words of operations (`aten`) that only move data, or say how it lies: `_to_copy`, `_unsafe_view`, `split_with_sizes`.
+const MOVES: &str = "alias as cat chunk clone constant copy detach empty expand fill flip fresh full lift like nd narrow \
+                     new ones pad permute repeat reshape roll select sizes slice split squeeze stack strided t tile to \
+                     transpose unbind unfold unsafe unsqueeze view with zeros";
+
+/// Words of operations by index: `index_put`, `scatter_add`.
+const BY_INDEX: &str = "gather impl index put scatter";
+
+/// Words of operations whose result such a kernel only works on: another kernel computes them.
+const OF_OTHERS: &str = "attention bmm cudnn dot efficient flash mm mv product scaled";
+
+fn is_of(list: &str, word: &str) -> bool {
+    list.split(' ').any(|of| of == word)
+}
+
+/// What a kernel of PyTorch's compiler computes; `None` for another kernel's name.
+///
+/// The compiler (`torch/_inductor`, `get_fused_kernel_name`) names it after the operations that it fused, sorted, after
+/// a word for its kind: `triton_red_fused_add_mean_mul_pow_rsqrt_0` reduces (`red`, `per`: all of a row at once), `poi`
+/// goes point by point, `tem` is made from a template. What it multiplies itself is a template; other names have
+/// products and attention in them whose result they only work on.
+fn compiled(words: &[String]) -> Option<KernelClass> {
+    let of = |at: usize| words.get(at).map_or("", String::as_str);
+    if of(0) != "triton" {
+        return None;
+    }
+    if matches!(of(1), "tem" | "mm" | "bmm" | "flex") {
+        let attends = ["attention", "sdpa", "flex"].iter().any(|word| is_in(words, word));
+        return Some(if attends { Attention } else { Gemm });
+    }
+    if of(2) != "fused" {
+        return None;
+    }
+    let reduces = matches!(of(1), "red" | "per");
+    // The number at its end tells kernels of the same operations apart.
+    let is_number = |word: &str| word.bytes().all(|c| c.is_ascii_digit());
+    let operations: Vec<&str> = words[3..].iter().map(String::as_str).filter(|word| !is_number(word)).collect();
+    let any = |list: &str| operations.iter().any(|word| is_of(list, word));
+    let before = |at: usize| at.checked_sub(1).map_or("", |before| operations[before]);
+    // Names are sorted: `add` that follows `index` or `scatter` is of `index_add` or `scatter_add`.
+    let is_of_index = |at: usize| is_of("add reduce", operations[at]) && is_of("index scatter", before(at));
+    let is_known = |word: &str| [MOVES, BY_INDEX, OF_OTHERS].iter().any(|list| is_of(list, word));
+    let computes = (0..operations.len()).any(|at| !is_of_index(at) && !is_known(operations[at]));
+    // `slice_scatter` and `select_scatter` write a part, by no index.
+    let by_index =
+        (0..operations.len()).any(|at| is_of(BY_INDEX, operations[at]) && !is_of("slice select", before(at)));
+    let moves = operations.iter().filter(|word| !is_of(OF_OTHERS, word)).count();
+    // The first that is so says most.
+    let rules = [
+        (any("softmax"), Softmax),
+        (any("norm") && any("layer group batch rms"), Norm),
+        (any("rsqrt") && any("mean sum pow square var"), Norm),
+        (any("cos sin"), Rotary),
+        (any("silu gelu sigmoid tanh relu elu mish hardswish hardsigmoid hardtanh"), Activation),
+        (any("argmax argmin sort topk multinomial"), Sampling),
+        (any("embedding"), Gather),
         // A row times a matrix is a sum.
-        (Gemm, &["red_fused_mm", "per_fused_mm", "red_fused_bmm", "per_fused_bmm"]),
-        (Gather, &["embedding", "index"]),
-        (Reduction, &["triton_red", "triton_per"]),
-        (Copy, &["cat", "clone", "copy"]),
+        (reduces && !computes && any("mm bmm mv"), Gemm),
+        (reduces, Reduction),
+        (computes, Elementwise),
+        (by_index, Gather),
+        (moves == 2 && any("to") && any("copy"), Cast),
+        (moves > 0, Copy),
     ];
-    rules.iter().find(|(_, parts)| among(parts)).map_or(Elementwise, |(class, _)| *class)
+    Some(rules.into_iter().find(|(is_so, _)| *is_so).map_or(Elementwise, |(_, class)| class))
 }
 
 #[cfg(test)]
@@ -391,9 +473,87 @@ mod tests {
             ("void marlin::Marlin<256, 1, 8, 8>", Gemm),
             ("void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>", Attention),
             ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Communication),
+            ("fused_moe_kernel", Gemm),
+            ("fused_moe_kernel_gptq_awq", Gemm),
+            ("void vllm::merge_attn_states_kernel<float, 128u>", Attention),
+            ("void vllm::concat_and_cache_mla_kernel<__nv_bfloat16>", Gather),
+            ("set_properties_kernel", Other),
             ("my_own_thing", Other),
         ] {
             assert_eq!(KernelClass::of(name), class, "{name}");
         }
+    }
+
+    /// As `include/flashinfer` of FlashInfer 0.2 calls them (`norm.cuh`, `activation.cuh`, `pos_enc.cuh`,
+    /// `sampling.cuh`, `page.cuh`, `attention/*.cuh`): all of them are in the namespace `flashinfer`.
+    #[test]
+    fn names_of_flashinfer() {
+        for (name, class) in [
+            ("void flashinfer::norm::RMSNormKernel<8u, __nv_bfloat16>(__nv_bfloat16*, __nv_bfloat16*)", Norm),
+            ("void flashinfer::norm::FusedAddRMSNormKernel<8u, __nv_bfloat16>(__nv_bfloat16*)", Norm),
+            (
+                "void flashinfer::activation::act_and_mul_kernel<__nv_bfloat16, &(float silu(float const&))>(__nv_bfloat16*)",
+                Activation,
+            ),
+            ("void flashinfer::BatchQKApplyRotaryPosIdsKernel<true, 128u, 8u, 16u, __nv_bfloat16, int>", Rotary),
+            ("void flashinfer::BatchQKApplyRotaryPosIdsCosSinCacheKernel<false, 128u, 8u, 16u, half, int>", Rotary),
+            (
+                "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u, (cub::BlockScanAlgorithm)2, (cub::BlockReduceAlgorithm)2, 4u, true, float, int>",
+                Sampling,
+            ),
+            ("void flashinfer::sampling::SamplingFromLogitsKernel<1024u, float, int>", Sampling),
+            ("void flashinfer::sampling::TopPRenormProbKernel<1024u, float>", Sampling),
+            ("void flashinfer::AppendPagedKVCacheKernel<128u, 16u, __nv_bfloat16, int>", Gather),
+            (
+                "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 4u, 8u, 16u>",
+                Attention,
+            ),
+            ("void flashinfer::BatchPrefillWithRaggedKVCacheKernel<flashinfer::KernelTraits<1>>", Attention),
+            ("void flashinfer::SinglePrefillWithKVCacheKernel<flashinfer::KernelTraits<1>>", Attention),
+            ("void flashinfer::PersistentVariableLengthMergeStatesKernel<8u, 16u, 8u, 4u>", Attention),
+        ] {
+            assert_eq!(KernelClass::of(name), class, "{name}");
+        }
+    }
+
+    /// PyTorch's compiler lists every operation: what computes is no copy, whatever else it moves.
+    #[test]
+    fn names_of_fused_kernels_are_read_operation_by_operation() {
+        for (name, class) in [
+            ("triton_poi_fused__to_copy_add_mul_1", Elementwise),
+            ("triton_poi_fused_add_cat_mul_neg_2", Elementwise),
+            ("triton_poi_fused_add_index_put_mul_3", Elementwise),
+            ("triton_poi_fused_rsqrt_1", Elementwise),
+            ("triton_poi_fused_addmm_view_5", Elementwise),
+            ("triton_poi_fused_0", Elementwise),
+            ("triton_red_fused__to_copy_mean_pow_rsqrt_0", Norm),
+            ("triton_poi_fused__to_copy_add_mean_mul_pow_rsqrt_4", Norm),
+            ("triton_per_fused_native_layer_norm_6", Norm),
+            ("triton_per_fused__softmax_mul_1", Softmax),
+            ("triton_poi_fused_scatter_0", Gather),
+            ("triton_poi_fused_scatter_add_zeros_0", Gather),
+            ("triton_poi_fused_index_put_transpose_view_2", Gather),
+            ("triton_poi_fused_index_select_1", Gather),
+            ("triton_poi_fused_add_embedding_0", Gather),
+            ("triton_poi_fused_slice_scatter_3", Copy),
+            ("triton_poi_fused_cat_1", Copy),
+            ("triton_poi_fused__unsafe_view_clone_transpose_7", Copy),
+            ("triton_poi_fused__to_copy_clone_7", Copy),
+            ("triton_poi_fused_copy_0", Copy),
+            ("triton_poi_fused__to_copy_12", Cast),
+            ("triton_red_fused__to_copy_mm_t_3", Gemm),
+            ("triton_red_fused_sum_2", Reduction),
+            ("triton_per_fused_3", Reduction),
+        ] {
+            assert_eq!(KernelClass::of(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn words_are_what_signs_and_capitals_separate() {
+        assert_eq!(words("flashinfer::norm::RMSNormKernel<8u>"), ["flashinfer", "norm", "rms", "norm", "kernel", "8u"]);
+        assert_eq!(words("triton_poi_fused__to_copy_1"), ["triton", "poi", "fused", "to", "copy", "1"]);
+        assert_eq!(words("FlashAttnFwdSm90"), ["flash", "attn", "fwd", "sm90"]);
+        assert!(words("").is_empty() && words("::<>").is_empty());
     }
 }

@@ -21,7 +21,7 @@ const FEWEST: usize = 20;
 
 /// What a call launches, by what the host has to prepare for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Launched {
+pub enum KernelLaunch {
     /// A product of matrices.
     Product,
     /// A kernel on a strided operand, with the upload of its layout.
@@ -32,7 +32,7 @@ pub enum Launched {
     Plain,
 }
 
-impl Launched {
+impl KernelLaunch {
     /// Every kind of launch once, in the order in which medians are kept.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Product, Self::Strided, Self::Divided];
 
@@ -50,12 +50,12 @@ impl Launched {
 /// Medians from launch to launch in nanoseconds, with the number of launches; a kind that is rare has none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LaunchPace {
-    medians: Vec<(Launched, f64, u64)>,
+    medians: Vec<(KernelLaunch, f64, u64)>,
 }
 
 impl LaunchPace {
     /// The median of a kind in nanoseconds, and of how many launches.
-    pub fn of(&self, launched: Launched) -> Option<(f64, u64)> {
+    pub fn of(&self, launched: KernelLaunch) -> Option<(f64, u64)> {
         self.medians.iter().find(|(kind, ..)| *kind == launched).map(|(_, median, n)| (*median, *n))
     }
 }
@@ -70,7 +70,7 @@ struct Call {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LaunchKind {
-    Kernel(Launched),
+    Kernel(KernelLaunch),
     Upload,
     /// A copy that waits for the device, or a memset.
     Other,
@@ -83,7 +83,7 @@ pub(super) struct LaunchPacePass {
     steps: HashMap<(u64, u64), Vec<Call>>,
     kept: usize,
     /// What kernels of a name are, by its number: many launches have few names.
-    launched: Vec<Option<Launched>>,
+    launched: Vec<Option<KernelLaunch>>,
 }
 
 impl LaunchPacePass {
@@ -113,7 +113,7 @@ impl LaunchPacePass {
     }
 
     pub(super) fn finish(self) -> LaunchPace {
-        let mut all: BTreeMap<Launched, Vec<f64>> = BTreeMap::new();
+        let mut all: BTreeMap<KernelLaunch, Vec<f64>> = BTreeMap::new();
         for mut calls in self.steps.into_values() {
             calls.sort_unstable();
             for (launched, ns) in from_launch_to_launch(&calls) {
@@ -122,21 +122,21 @@ impl LaunchPacePass {
         }
         let launches: usize = all.values().map(Vec::len).sum();
         let often = |n: usize| n >= FEWEST && n * ONE_IN >= launches;
-        let median = |launched: Launched| {
+        let median = |launched: KernelLaunch| {
             let mut ns = all.remove(&launched).filter(|ns| often(ns.len()))?;
             ns.sort_by(f64::total_cmp);
             Some((launched, percentile(&ns, 0.5), ns.len() as u64))
         };
-        LaunchPace { medians: Launched::ALL.into_iter().filter_map(median).collect() }
+        LaunchPace { medians: KernelLaunch::ALL.into_iter().filter_map(median).collect() }
     }
 }
 
 /// Nanoseconds of every kernel's launch but the first, in order of launch.
-fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)> {
+fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (KernelLaunch, f64)> {
     (1..calls.len()).filter_map(|at| {
         let LaunchKind::Kernel(launched) = calls[at].what else { return None };
         let (launched, before) = match calls[at - 1].what {
-            LaunchKind::Upload => (Launched::Strided, calls.get(at.checked_sub(2)?)?),
+            LaunchKind::Upload => (KernelLaunch::Strided, calls.get(at.checked_sub(2)?)?),
             _ => (launched, &calls[at - 1]),
         };
         // Calls of one thread do not overlap: where times say that they do, the clock was off, and the pair does not count.
@@ -145,11 +145,11 @@ fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)
 }
 
 /// What a kernel of this name is, without an upload before it.
-fn launched(name: &str) -> Launched {
+fn launched(name: &str) -> KernelLaunch {
     match name {
-        name if name.contains("splitKreduce") => Launched::Divided,
-        name if KernelFamily::of(name) == KernelFamily::Matrix => Launched::Product,
-        _ => Launched::Plain,
+        name if name.contains("splitKreduce") => KernelLaunch::Divided,
+        name if KernelFamily::of(name) == KernelFamily::Matrix => KernelLaunch::Product,
+        _ => KernelLaunch::Plain,
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_launch_takes_from_the_end_of_the_one_before_and_an_upload_is_the_kernels() {
-        let (plain, product) = (LaunchKind::Kernel(Launched::Plain), LaunchKind::Kernel(Launched::Product));
+        let (plain, product) = (LaunchKind::Kernel(KernelLaunch::Plain), LaunchKind::Kernel(KernelLaunch::Product));
         let calls = [
             call(0, 3, plain),
             call(7, 10, product),
@@ -175,7 +175,7 @@ mod tests {
             call(28, 40, plain),
         ];
         let found: Vec<_> = from_launch_to_launch(&calls).collect();
-        assert_eq!(found, [(Launched::Product, 7.0), (Launched::Plain, 6.0), (Launched::Strided, 11.0)]);
+        assert_eq!(found, [(KernelLaunch::Product, 7.0), (KernelLaunch::Plain, 6.0), (KernelLaunch::Strided, 11.0)]);
         assert_eq!(from_launch_to_launch(&calls[4..6]).count(), 0, "nothing before the upload to count from");
     }
 
@@ -184,13 +184,13 @@ mod tests {
         let mut pass = LaunchPacePass::default();
         for step in 0..30i64 {
             let at = |n: i64| step * 10_000 + n * 10;
-            let plain = (0..60).map(|n| call(at(n), at(n) + 4, LaunchKind::Kernel(Launched::Plain)));
-            let product = call(at(60), at(60) + 9, LaunchKind::Kernel(Launched::Product));
+            let plain = (0..60).map(|n| call(at(n), at(n) + 4, LaunchKind::Kernel(KernelLaunch::Plain)));
+            let product = call(at(60), at(60) + 9, LaunchKind::Kernel(KernelLaunch::Product));
             pass.steps.insert((step as u64, 1), plain.chain([product]).collect());
         }
         let found = pass.finish();
-        assert_eq!(found.of(Launched::Plain), Some((10.0, 30 * 59)));
-        assert_eq!((found.of(Launched::Product), found.of(Launched::Strided)), (None, None));
+        assert_eq!(found.of(KernelLaunch::Plain), Some((10.0, 30 * 59)));
+        assert_eq!((found.of(KernelLaunch::Product), found.of(KernelLaunch::Strided)), (None, None));
         assert_eq!(LaunchPacePass::default().finish(), LaunchPace::default());
     }
 }

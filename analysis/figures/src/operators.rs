@@ -1,6 +1,6 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with its rates.
 
-use super::gpu_time::{PathGpuTime, Sampled, estimate};
+use super::gpu_time::{PathGpuTime, SampledPath, estimate};
 use super::kernel_sums::Kernels;
 use super::path_totals::{Intervals, PathTotals};
 use super::stated_work::StatedWork;
@@ -128,7 +128,7 @@ pub fn operators(
         let sampled = rows.iter().map(|&(_, path, parent)| {
             let path = &intervals.paths[path];
             let calls = if path.replayed > 0 { with_unrecorded(&rows, intervals, path, parent) } else { path.calls };
-            Sampled { parent, calls, sums: &path.gpu, groups: &path.gpu_groups }
+            SampledPath { parent, calls, sums: &path.gpu, groups: &path.gpu_groups }
         });
         estimate(&sampled.collect::<Vec<_>>(), source)
     });

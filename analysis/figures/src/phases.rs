@@ -2,10 +2,10 @@
 //!
 //! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever
 //! thread ran it: two threads that decode at once do twice the work in that time. If some steps have no record, rates
-//! are over windows of recorded steps, in which steps without a record count with their time ([`Covered`]). Durations
-//! are of single steps.
+//! are over windows of recorded steps, in which steps without a record count with their time ([`CoveredTime`]).
+//! Durations are of single steps.
 
-use super::covered::{Covered, Part};
+use super::covered::{CoveredTime, Part};
 use super::path_totals::{Intervals, by_rollup};
 use super::rates::RateErrors;
 use super::stated_work::StatedWork;
@@ -102,7 +102,7 @@ impl Phases {
         requests: &[&RequestRecord],
         steps: &[StepRow],
         intervals: &Intervals,
-        covered: &Covered,
+        covered: &CoveredTime,
         warmup: &[Stretch],
     ) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
@@ -146,7 +146,7 @@ impl PhaseRow {
     }
 }
 
-fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, covered: &Covered) -> PhaseRow {
+fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, covered: &CoveredTime) -> PhaseRow {
     let total_ns = total(steps.iter().map(|s| s.dur_ns));
     let sum = |f: fn(&StepRow) -> Option<u64>| total_if_known(steps.iter().map(|s| f(s)));
     // Sequences that have ended are still computed until the batch is done, but nobody gets their tokens.

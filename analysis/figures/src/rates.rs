@@ -6,7 +6,7 @@
 //! Sampling Techniques, 3rd ed., 6.17]), its 95 % interval by Student's t with one degree of freedom less than there
 //! are windows. Windows lie far apart, so they count as independent.
 
-use super::covered::{Covered, Part};
+use super::covered::{CoveredTime, Part};
 use super::stats::two_sided_quantile;
 use super::step_rows::StepRow;
 use candlescope_schema::stretches::Stretch;
@@ -37,7 +37,7 @@ impl RateErrors {
     /// `parts` in windows; `tokens` gives the tokens that count. `None` if all steps have a record, so that nothing is
     /// estimated.
     pub fn of(
-        covered: &Covered,
+        covered: &CoveredTime,
         open: &[Stretch],
         steps: &[&StepRow],
         parts: &[Vec<Part>],

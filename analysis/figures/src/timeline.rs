@@ -1,7 +1,7 @@
 //! The time line of each device: its steps, its work, and how the steps' time divides.
 
 use super::busy::{Busy, Clocks};
-use super::covered::Covered;
+use super::covered::CoveredTime;
 use super::device_work::DeviceWork;
 use super::gaps::{Activity, Block, Occupancy, blocks, merged_ns};
 use super::stats::Distribution;
@@ -20,7 +20,7 @@ pub(super) struct Timeline<'a> {
     /// The same stream by stream; empty where there is only one.
     streams: Vec<Vec<Block>>,
     clocks: Clocks,
-    covered: &'a Covered,
+    covered: &'a CoveredTime,
     /// Time in which steps without recorded kernels ran on other threads.
     beside: Arc<Vec<(i64, i64)>>,
 }
@@ -39,7 +39,7 @@ pub(super) fn timelines<'a>(
     steps: &'a [StepRow],
     recorded: &'a DeviceWork,
     clocks: Clocks,
-    covered: &'a Covered,
+    covered: &'a CoveredTime,
 ) -> Vec<Timeline<'a>> {
     // With clocks that are this uncertain, steps cannot be placed on the device's time line.
     if clocks.apart() {

@@ -42,6 +42,9 @@ const ORDER: [RecordKind; RecordKind::ALL.len()] = {
     [Request, Step, Perturbation, Sample, Kernel, Stack, StackSample, Span]
 };
 
+/// The index of an archive: one row a run. Where it lies, its folder is an archive.
+pub const ARCHIVE_INDEX: &str = "runs.parquet";
+
 /// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.
 #[derive(Debug)]
 pub struct Run {
@@ -79,6 +82,10 @@ impl Run {
         let found = discover::segments(&dir, &limits, &mut findings)?;
         if manifest.is_none() && found.readable.is_empty() {
             let (count, first) = discover::runs_inside(&dir);
+            // A program may write its runs into the folder that is their archive: one of these can be named then.
+            if first.is_none() && dir.join(ARCHIVE_INDEX).is_file() {
+                return Err(OpenError::Archive(dir));
+            }
             // A run.json that says nothing is one all the same, unless it lies among runs.
             if found.files > 0 || first.is_none() && dir.join(MANIFEST_FILE).is_file() {
                 return Err(OpenError::nothing_readable(dir, &findings));

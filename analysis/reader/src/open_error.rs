@@ -30,6 +30,14 @@ pub enum OpenError {
     /// The directory contains nothing of a run.
     #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
     NotARun(PathBuf),
+    /// The directory is an archive of runs.
+    #[error(
+        "`{dir}` is an archive of runs, not a run. `candlescope archive {dir} --restore NAME --to DIR` writes one of them back, for \
+         report, analyze and export; `candlescope query 'SELECT run FROM archived' {dir}` has their names, and `candlescope \
+         summary {dir}` says what changed over time",
+        dir = .0.display()
+    )]
+    Archive(PathBuf),
     /// There are files of a run, but none of them can be read.
     #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
     NothingReadable {

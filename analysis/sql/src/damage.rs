@@ -1,7 +1,6 @@
 //! Files that cannot be read as a whole: the rest is asked all the same, and the damage told.
 
-use super::place::ARCHIVE_INDEX;
-use candlescope_reader::{ReadLimits, checked};
+use candlescope_reader::{ARCHIVE_INDEX, ReadLimits, checked};
 use candlescope_schema::run::{Code, Finding, Place};
 use std::collections::{BTreeMap, HashSet};
 use std::io;

@@ -29,7 +29,7 @@ mod views;
 
 pub use left_out::LeftOut;
 pub use own_aggregates::{OWN_AGGREGATES, OwnAggregate};
-pub use place::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, is_aside, is_run};
+pub use place::{ARCHIVE_ASIDE, ARCHIVE_JOURNAL, SourceError, is_aside, is_run};
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
 pub use source::Sources;

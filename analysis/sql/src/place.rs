@@ -1,9 +1,10 @@
 //! Where runs, archives and their files are.
 
 use super::left_out::LeftOut;
-use candlescope_reader::OpenError;
+use candlescope_reader::{ARCHIVE_INDEX, OpenError};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
+use candlescope_schema::study_files::RESULTS_FILE;
 use datafusion::arrow::datatypes::Field;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::ObjectMeta;
@@ -14,8 +15,6 @@ use std::time::SystemTime;
 
 /// Runs of one query.
 pub(super) const MOST: usize = 100_000;
-/// Name of the file with a study's samples.
-pub(super) const RESULTS: &str = "results.parquet";
 
 /// There is nothing to ask.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +27,7 @@ pub enum SourceError {
     /// A directory has neither.
     #[error(
         "`{}` holds neither a run nor a study: give the directory of a run (with {MANIFEST_FILE}), of a study (with \
-         {RESULTS}), or a folder of these",
+         {RESULTS_FILE}), or a folder of these",
         .0.display()
     )]
     Nothing(PathBuf),
@@ -55,9 +54,6 @@ pub enum SourceError {
     #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
     TooMany(PathBuf),
 }
-
-/// The index of an archive: one row a run. Where it lies, its folder is an archive.
-pub const ARCHIVE_INDEX: &str = "runs.parquet";
 
 /// A change of an archive that is decided and not yet done.
 pub const ARCHIVE_JOURNAL: &str = "journal.json";

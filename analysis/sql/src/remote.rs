@@ -4,10 +4,10 @@
 //! Files are read in ranges while a query needs them.
 
 use super::left_out::LeftOut;
-use super::place::{ARCHIVE_INDEX, Archive, ArchiveLocation, RemotePlaces, RemoteRun, SourceError, Store, is_segment};
+use super::place::{Archive, ArchiveLocation, RemotePlaces, RemoteRun, SourceError, Store, is_segment};
 use candlescope_reader::file_findings::unfinished;
 use candlescope_reader::limits::{Limit, ReadLimits};
-use candlescope_reader::{OpenError, manifest_of};
+use candlescope_reader::{ARCHIVE_INDEX, OpenError, manifest_of};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Finding, MANIFEST_FILE, RunManifest};
 use datafusion::arrow::datatypes::SchemaRef;

@@ -1,12 +1,13 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::own_aggregates::OWN_AGGREGATES;
-use super::place::{Archive, ArchiveLocation, LocatedFile, RESULTS as RESULTS_FILE};
+use super::place::{Archive, ArchiveLocation, LocatedFile};
 use super::source::{DIR, Sources};
 use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Column, ColumnType, columns};
+use candlescope_schema::study_files::RESULTS_FILE;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
 use std::collections::BTreeMap;

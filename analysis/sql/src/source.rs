@@ -2,15 +2,15 @@
 
 use super::left_out::LeftOut;
 use super::place::{
-    ARCHIVE_INDEX, Archive, ArchiveLocation, ArchiveState, LocatedFile, MOST, RESULTS, RemoteRun, SourceError, Store,
-    is_aside, is_run,
+    Archive, ArchiveLocation, ArchiveState, LocatedFile, MOST, RemoteRun, SourceError, Store, is_aside, is_run,
 };
 use super::remote;
 use super::views::RUNS;
 use candlescope_reader::limits::ReadLimits;
-use candlescope_reader::{OpenError, Run, checked};
+use candlescope_reader::{ARCHIVE_INDEX, OpenError, Run, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Finding, Place, RunManifest};
+use candlescope_schema::study_files::RESULTS_FILE;
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -227,7 +227,7 @@ impl Sources {
     }
 
     fn name_columns(&mut self, limits: &ReadLimits) {
-        let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
+        let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS_FILE)).collect();
         self.columns = all_columns(studies.iter().filter_map(|file| checked::schema(file, limits).ok()), Some(DIR));
         let mut indexes: Vec<SchemaRef> = Vec::new();
         for archive in &mut self.archives {
@@ -239,7 +239,7 @@ impl Sources {
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
-        if dir.join(RESULTS).is_file() {
+        if dir.join(RESULTS_FILE).is_file() {
             self.studies.push(dir.to_path_buf());
         }
         let listed = match std::fs::read_dir(dir) {

@@ -1,6 +1,7 @@
 -- What the energy of each GPU was used for since it was first sampled, joules: steps of requests, steps of none, time in which no
 -- step ran, and time of which nobody knows whether one did. The four add up to `accounted_joules`; `counted_joules` is what the
--- GPU's own counter counted, between its resets.
+-- GPU's own counter counted, between its resets. None has bounds, which only energy of requests has: that of all GPUs together, in
+-- `request_accounts`.
 SELECT run, device, requests_joules, other_steps_joules, idle_joules, unattributed_joules,
        requests_joules + other_steps_joules + idle_joules + unattributed_joules AS accounted_joules, counted_joules
 FROM (

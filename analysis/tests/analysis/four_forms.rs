@@ -4,7 +4,7 @@ use candlescope_compare::{CompareOptions, RunFacts, Side, compare};
 use candlescope_document::{Document, html, json, markdown};
 use candlescope_figures::RequestAccount;
 use candlescope_findings::{AnalyzeOptions, analyze};
-use candlescope_predict::roofline::{Measured, Thresholds};
+use candlescope_predict::roofline::{RunRoofline, Thresholds};
 use candlescope_reader::Run;
 use candlescope_report::{ReportOptions, overview, roofline, write_report_of, write_request};
 use serde_json::Value;
@@ -173,7 +173,7 @@ fn what_is_shown_of_recorded_runs_is_in_every_form() {
         }
         let analysis = analyze(&run, &AnalyzeOptions::default()).analysis;
         held(&name, &overview::document(&overview::overview(&analysis)));
-        let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+        let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
         held(&name, &roofline::dynamic_document(std::slice::from_ref(&measured), None));
         let last = analysis.latency.requests.last();
         if let Some(account) = last.and_then(|last| RequestAccount::of(&run, last.request).ok()) {

@@ -6,7 +6,7 @@ use candlescope_figures::Phases;
 use candlescope_figures::StepRow;
 use candlescope_figures::Tree;
 use candlescope_figures::busy::Clocks;
-use candlescope_figures::covered::Covered;
+use candlescope_figures::covered::CoveredTime;
 use candlescope_figures::device_work::DeviceWork;
 use candlescope_figures::gaps::{Activity, GapSum, Occupancy, blocks};
 use candlescope_figures::gpu_of_steps::Gpu;
@@ -247,8 +247,8 @@ fn work_that_reaches_over_a_window_counts_where_it_is() {
 
 fn gpu_of(steps: &[StepRecord], recorded: DeviceWork) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
-    let phases = Phases::of(&[], &rows, &Intervals::default(), &Covered::default(), &[]);
-    Gpu::of(&rows, &phases, &recorded, Clocks { bound_ns: Some(0) }, &Covered::default())
+    let phases = Phases::of(&[], &rows, &Intervals::default(), &CoveredTime::default(), &[]);
+    Gpu::of(&rows, &phases, &recorded, Clocks { bound_ns: Some(0) }, &CoveredTime::default())
 }
 
 fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> DeviceWork {

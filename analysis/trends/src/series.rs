@@ -2,8 +2,8 @@
 
 use super::figure::{FIGURES, Figure};
 use super::headline::{GroupBy, Headline};
-use candlescope_compare::{LEAST_DAYS, level_changes};
-use candlescope_schema::numbers::{DAY_NS, day};
+use candlescope_compare::{LEAST_DAYS, level_changes, median};
+use candlescope_schema::numbers::{day, day_number};
 use candlescope_sql::LeftOut;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -172,8 +172,8 @@ impl<'a> FollowedRun<'a> {
 
     /// A figure: of several ranks the median.
     fn value(&self, at: usize) -> Option<f64> {
-        let mut values: Vec<f64> = self.ranks.iter().filter_map(|rank| *rank.values.get(at)?).collect();
-        median(&mut values)
+        let values: Vec<f64> = self.ranks.iter().filter_map(|rank| *rank.values.get(at)?).collect();
+        (!values.is_empty()).then(|| median(&values))
     }
 
     /// Codes of what is wrong with data of any rank, each once.
@@ -187,13 +187,6 @@ impl<'a> FollowedRun<'a> {
         found().next()?;
         Some(found().flatten().map(String::as_str).collect())
     }
-}
-
-/// The median, which sorts the values.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (n > 0).then(|| f64::midpoint(values[(n - 1) / 2], values[n / 2]))
 }
 
 /// Orders runs by group and day, and looks for changes of level in each figure.
@@ -249,7 +242,7 @@ fn group(keys: &[String], by: &[GroupBy], runs: &[FollowedRun<'_>]) -> Group {
 fn verdict_days(runs: &[FollowedRun<'_>]) -> Vec<VerdictDay> {
     let mut days: BTreeMap<String, VerdictDay> = BTreeMap::new();
     for run in runs {
-        let number = run.started_ns().div_euclid(DAY_NS);
+        let number = day_number(run.started_ns());
         let new = || VerdictDay { day: run.day(), number, runs: 0, verdicts: BTreeMap::new() };
         let of_day = days.entry(run.day()).or_insert_with(new);
         of_day.runs += 1;
@@ -288,15 +281,17 @@ fn trend(figure: &Figure, at: usize, runs: &[FollowedRun<'_>]) -> Option<Trend> 
 
 fn point(day: String, of_day: &[(&FollowedRun<'_>, f64)]) -> DayPoint {
     let mut values: Vec<f64> = of_day.iter().map(|(_, value)| *value).collect();
-    let (median, n) = (median(&mut values).unwrap_or_default(), values.len());
+    values.sort_by(f64::total_cmp);
+    let (median, n) = (median(&values), values.len());
     let runs = of_day.iter().take(NAMED).map(|(run, _)| run.name().to_string()).collect();
-    let number = of_day[0].0.started_ns().div_euclid(DAY_NS);
+    let number = day_number(of_day[0].0.started_ns());
     DayPoint { day, number, median, low: values[0], high: values[n - 1], n, runs }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_schema::numbers::DAY_NS;
 
     /// Runs of two models, of which one becomes slower on the 20th day.
     fn runs() -> Vec<Headline> {

@@ -5,10 +5,11 @@ use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use crate::this_program::this_program;
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::Document;
-use candlescope_lab::method::{Cancel, Ended, StopReason};
+use candlescope_lab::method::{Cancel, MeasurementEnd, StopReason};
 use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, told_once};
-use candlescope_lab::suites::{cost_lines, lines, write_results};
+use candlescope_lab::suites::{METRICS_FILE, cost_lines, lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 /// Measures what `plan` says and returns the exit status: 130 where it was interrupted.
 pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
     let all = |rounds: &mut Rounds<'_>| match rounds.plain()? {
-        Ended::Done if rounds.study.manifest().method.profiled_runs > 0 && rounds.lacks_last()? => rounds.last(),
+        MeasurementEnd::Done if rounds.study.manifest().method.profiled_runs > 0 && rounds.lacks_last()? => {
+            rounds.last()
+        }
         ended => Ok(ended),
     };
     let tell = |study: &Study, records: &Records, _| {
@@ -32,8 +35,8 @@ pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
 pub(super) fn measure<T>(
     plan: &Manifest,
     args: &CommonArgs,
-    rounds: impl FnOnce(&mut Rounds<'_>) -> Result<Ended>,
-    tell: impl FnOnce(&Study, &Records, Option<Ended>) -> Result<T>,
+    rounds: impl FnOnce(&mut Rounds<'_>) -> Result<MeasurementEnd>,
+    tell: impl FnOnce(&Study, &Records, Option<MeasurementEnd>) -> Result<T>,
     verdict: impl FnOnce(&T) -> Result<u8>,
 ) -> Result<u8> {
     if plan.method.profiled_runs > 0 {
@@ -63,12 +66,12 @@ pub(super) fn measure<T>(
             Err(error
                 .context(format!("what was measured until then is in {dir}; --resume --out {dir} goes on with it")))
         }
-        Ok(Ended::Cancelled) => {
+        Ok(MeasurementEnd::Cancelled) => {
             let dir = study.dir().display();
             note(&format!("interrupted: {dir} keeps what was measured; --resume --out {dir} goes on with it"));
             Ok(130)
         }
-        Ok(Ended::Done) => verdict(&told),
+        Ok(MeasurementEnd::Done) => verdict(&told),
     }
 }
 
@@ -108,19 +111,19 @@ impl<'a> Rounds<'a> {
     }
 
     /// Those that give the figures.
-    pub(super) fn plain(&mut self) -> Result<Ended> {
+    pub(super) fn plain(&mut self) -> Result<MeasurementEnd> {
         for round in 0..self.study.manifest().rounds {
             if self.lacks(round, false)?
-                && let Ended::Cancelled = self.round(round, false)?
+                && let MeasurementEnd::Cancelled = self.round(round, false)?
             {
-                return Ok(Ended::Cancelled);
+                return Ok(MeasurementEnd::Cancelled);
             }
         }
-        Ok(Ended::Done)
+        Ok(MeasurementEnd::Done)
     }
 
     /// The one after them, which records runs.
-    pub(super) fn last(&mut self) -> Result<Ended> {
+    pub(super) fn last(&mut self) -> Result<MeasurementEnd> {
         self.round(self.study.manifest().rounds, true)
     }
 
@@ -132,12 +135,12 @@ impl<'a> Rounds<'a> {
         Ok(self.study.records()?.done(round, recorded, self.first).len() < self.study.manifest().cases.len())
     }
 
-    fn round(&mut self, round: u32, recorded: bool) -> Result<Ended> {
+    fn round(&mut self, round: u32, recorded: bool) -> Result<MeasurementEnd> {
         let process = next_process(self.study, &self.study.records()?);
         begin(self.study, process, round, recorded)?;
         let since = self.began.elapsed();
         let ended = one_round(self.study, self.args, (process, self.first), (round, recorded), since, self.cancel)?;
-        if ended == Ended::Done {
+        if ended == MeasurementEnd::Done {
             end(self.study, process)?;
         }
         Ok(ended)
@@ -158,9 +161,9 @@ fn one_round(
     (round, recorded): (u32, bool),
     since: Duration,
     cancel: &Cancel,
-) -> Result<Ended> {
+) -> Result<MeasurementEnd> {
     if cancel.is_cancelled() {
-        return Ok(Ended::Cancelled);
+        return Ok(MeasurementEnd::Cancelled);
     }
     let program = this_program()?;
     let mut command = Command::new(&program);
@@ -175,9 +178,9 @@ fn one_round(
     let said: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
     match (said["error"].as_str(), said["ended"].as_str()) {
         (Some(error), _) => Err(anyhow!("{error}")),
-        (None, Some("done")) if status.success() => Ok(Ended::Done),
-        (None, Some("cancelled")) => Ok(Ended::Cancelled),
-        _ if cancel.is_cancelled() => Ok(Ended::Cancelled),
+        (None, Some("done")) if status.success() => Ok(MeasurementEnd::Done),
+        (None, Some("cancelled")) => Ok(MeasurementEnd::Cancelled),
+        _ if cancel.is_cancelled() => Ok(MeasurementEnd::Cancelled),
         _ => bail!("the process that measures ended before its work did ({status}): memory may have run out"),
     }
 }
@@ -219,7 +222,7 @@ fn interrupt(_: &Child) {}
 fn show(study: &Study, summaries: &[CaseSummary], document: Document, args: &CommonArgs) -> Result<()> {
     let dir = study.dir();
     if args.json.is_json() {
-        let text = candlescope_core::files::read_text_limited(&dir.join("baseline_metrics.json"), 64 << 20)?;
+        let text = candlescope_core::files::read_text_limited(&dir.join(METRICS_FILE), 64 << 20)?;
         let metrics: Value = serde_json::from_str(&text)?;
         let figures = serde_json::json!({ "study": dir, "metrics": metrics });
         return args.json.say(&figures, || document).map(drop);
@@ -236,7 +239,7 @@ fn show(study: &Study, summaries: &[CaseSummary], document: Document, args: &Com
     }
     say_threads(study)?;
     say_processes(study)?;
-    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join(REPORT_PAGE).display()))
 }
 
 /// Says how many threads computed, on a CPU: what they are decides more than most that is measured.

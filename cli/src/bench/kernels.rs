@@ -8,12 +8,13 @@ use crate::json_arg::JsonArg;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::run::option_key;
 use candlescope_document::Document;
 use candlescope_lab::kernels::{
     Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
 };
-use candlescope_lab::method::{Ended, Engine, Method, StopReason};
+use candlescope_lab::method::{Engine, MeasurementEnd, Method, StopReason};
 use candlescope_lab::peaks::{DeviceIdentity, load, read, shown};
 use candlescope_lab::study::{Manifest, Study, Table};
 use candlescope_work::devices::{PeakKind, Roof, datasheet_peaks};
@@ -146,8 +147,8 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let document = write(&study, &table)?;
     show(args, &study, &cases, &table, document)?;
     Ok(match ended.map_err(|error| anyhow!(error))? {
-        Ended::Done => 0,
-        Ended::Cancelled => interrupted(&out),
+        MeasurementEnd::Done => 0,
+        MeasurementEnd::Cancelled => interrupted(&out),
     })
 }
 
@@ -268,7 +269,7 @@ fn show(args: &KernelsArgs, study: &Study, cases: &[KernelCase], table: &Table, 
         ));
     }
     super::drive::say_threads(study)?;
-    let (table, page) = (out.join("kernels.csv"), out.join("report.html"));
+    let (table, page) = (out.join("kernels.csv"), out.join(REPORT_PAGE));
     say(&format!("Study: {}   Table: {}   Page: {}", out.display(), table.display(), page.display()))
 }
 

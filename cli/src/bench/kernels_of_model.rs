@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candlescope_figures::Analysis;
 use candlescope_lab::kernels::{KernelCase, KernelError};
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
-use candlescope_predict::roofline::{Measured, Outlook, Scenario, Thresholds};
+use candlescope_predict::roofline::{Outlook, RunRoofline, Scenario, Thresholds};
 use candlescope_reader::Run;
 use candlescope_work::devices::{Device, Format, known_device, peaks_device};
 use serde_json::json;
@@ -73,7 +73,7 @@ fn of_run(asked: &KernelQuestion<'_>, device: &Device) -> Result<Outlook> {
     let run = Run::open(asked.target)?;
     let analysis = Analysis::of(&run);
     warn(&analysis.noticed);
-    let measured = Measured::of(&run, &analysis, Some(device), &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, Some(device), &Thresholds::default());
     let lacks = measured.outlook_missing;
     measured.outlook.with_context(|| {
         format!("the kernels of `{}` are not known: the run lacks {}", asked.target, lacks.unwrap_or_default())

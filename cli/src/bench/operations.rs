@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope_figures::PRICE_PER_HOUR;
-use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Method, Surroundings, Unknown};
+use candlescope_lab::method::{Cancel, Event, HostSurroundings, MeasurementEnd, Method, NoSurroundings, Surroundings};
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Facts, Journal, Manifest, ProcessStart, State, Study};
@@ -55,10 +55,10 @@ pub(crate) fn end(study: &mut Study, process: u32) -> Result<()> {
 }
 
 /// What `study.json` says of a study whose measurement ended like this; `None` where it failed.
-pub(crate) fn state(ended: Option<Ended>) -> State {
+pub(crate) fn state(ended: Option<MeasurementEnd>) -> State {
     match ended {
-        Some(Ended::Done) => State::Done,
-        Some(Ended::Cancelled) => State::Cancelled,
+        Some(MeasurementEnd::Done) => State::Done,
+        Some(MeasurementEnd::Cancelled) => State::Cancelled,
         None => State::Failed,
     }
 }
@@ -70,10 +70,10 @@ pub(super) fn surroundings(device: &DeviceIdentity) -> Box<dyn Surroundings> {
         #[cfg(feature = "gpu")]
         DeviceKind::Cuda => match candlescope_lab::method::GpuSurroundings::new(device.id.as_str()) {
             Ok(gpu) => Box::new(gpu),
-            Err(_) => Box::new(Unknown),
+            Err(_) => Box::new(NoSurroundings),
         },
         #[cfg(not(feature = "gpu"))]
-        DeviceKind::Cuda => Box::new(Unknown),
+        DeviceKind::Cuda => Box::new(NoSurroundings),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn surroundings(device: &DeviceIdentity) -> Box<dyn Surroundings> {
 pub(crate) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
     match DeviceIdentity::of(device) {
         Ok(identity) => surroundings(&identity),
-        Err(_) => Box::new(Unknown),
+        Err(_) => Box::new(NoSurroundings),
     }
 }
 

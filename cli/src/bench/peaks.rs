@@ -8,7 +8,7 @@ use super::operations::{
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::Result;
-use candlescope_lab::method::{Ended, Method};
+use candlescope_lab::method::{MeasurementEnd, Method};
 use candlescope_lab::peaks::{
     DeviceIdentity, Driver, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
 };
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
     study.finish(state(measured.as_ref().ok().map(|(_, ended)| *ended)))?;
     let (peaks, ended) = measured.map_err(|error| anyhow::anyhow!(error))?;
     write(&study, &peaks)?;
-    if ended == Ended::Cancelled {
+    if ended == MeasurementEnd::Cancelled {
         return Ok(interrupted(&out));
     }
     // Figures of a quick run would make every report wrong, and a few of many would look like all there are.
@@ -157,12 +157,12 @@ fn datasheet_value(sheet: &[Peak], kind: PeakKind, dtype: Option<&str>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_lab::peaks::Absent;
+    use candlescope_lab::peaks::MissingPeak;
 
     #[test]
     fn what_is_absent_for_one_reason_is_one_line() {
         let mut peaks = Peaks::new(DeviceIdentity::cpu());
-        let none = |kind, reason: &str| Absent { kind, dtype: None, reason: reason.to_string() };
+        let none = |kind, reason: &str| MissingPeak { kind, dtype: None, reason: reason.to_string() };
         peaks.absent = vec![
             none(PeakKind::Launch, "nothing is launched"),
             none(PeakKind::HostToDevice, "nothing is copied"),

@@ -9,7 +9,7 @@ use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_lab::method::{Ended, Engine};
+use candlescope_lab::method::{Engine, MeasurementEnd};
 use candlescope_lab::study::Study;
 use candlescope_lab::suites::{LmOptions, ModelHost, cases};
 use candlescope_models::LoadOptions;
@@ -21,15 +21,15 @@ use std::time::Duration;
 /// Measures, and says on standard output how it ended: the command that started this process reads it.
 pub(super) fn run(args: &RoundArgs) -> Result<u8> {
     let outcome = match measure(args) {
-        Ok(Ended::Done) => json!({ "ended": "done" }),
-        Ok(Ended::Cancelled) => json!({ "ended": "cancelled" }),
+        Ok(MeasurementEnd::Done) => json!({ "ended": "done" }),
+        Ok(MeasurementEnd::Cancelled) => json!({ "ended": "cancelled" }),
         Err(error) => json!({ "error": format!("{error:#}") }),
     };
     say(&outcome.to_string())?;
     Ok(u8::from(outcome.get("error").is_some()))
 }
 
-fn measure(args: &RoundArgs) -> Result<Ended> {
+fn measure(args: &RoundArgs) -> Result<MeasurementEnd> {
     // Before the model loads, which may take longer than whoever started this process lives.
     let started_by = parent();
     let study = Study::open(&args.study)?;

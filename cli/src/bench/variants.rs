@@ -6,10 +6,11 @@ use super::plan;
 use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail, ensure};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::files::write_whole;
 use candlescope_document::Document;
 use candlescope_exporters::chrome;
-use candlescope_lab::method::Ended;
+use candlescope_lab::method::MeasurementEnd;
 use candlescope_lab::study::{Manifest, Records, Study, summaries, told_once};
 use candlescope_lab::variants::{
     SUITE, Variant, VariantOptions, VariantRow, VariantsSummary, object, read_closing, variant_lines, write_variants,
@@ -26,7 +27,7 @@ pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
     let plan = manifest(&options, common)?;
     // What is measured once is measured by the round that records.
     let all = |rounds: &mut Rounds<'_>| match rounds.plain()? {
-        Ended::Done if !matches!(read_closing(rounds.study()), Ok(Some(_))) => rounds.last(),
+        MeasurementEnd::Done if !matches!(read_closing(rounds.study()), Ok(Some(_))) => rounds.last(),
         ended => Ok(ended),
     };
     let tell = |study: &Study, records: &Records, ended| {
@@ -35,7 +36,7 @@ pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
         let traces = traces(study, &options, records)?;
         let (rows, document) = write_variants(study, &options, records, closing.as_ref(), &traces)?;
         let files = study.dir().join(FILES);
-        if ended == Some(Ended::Done) && files.is_dir() {
+        if ended == Some(MeasurementEnd::Done) && files.is_dir() {
             let _ = std::fs::remove_dir_all(files);
         }
         show(study, &rows, document, closing.as_ref(), common)?;
@@ -173,5 +174,5 @@ fn show(
     }
     say_threads(study)?;
     say_processes(study)?;
-    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join(REPORT_PAGE).display()))
 }

@@ -7,7 +7,7 @@ use super::variants::FILES;
 use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_lab::hardware::EnergyCounter;
-use candlescope_lab::method::{Ended, Engine};
+use candlescope_lab::method::{Engine, MeasurementEnd};
 use candlescope_lab::study::Study;
 use candlescope_lab::variants::{CLOSING_FILE, Variant, VariantHost, VariantOptions, cases, close};
 use candlescope_models::LoadOptions;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Measures one round, or records and measures what is measured once.
-pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
+pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<MeasurementEnd> {
     let manifest = study.manifest();
     let options: VariantOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
@@ -52,13 +52,13 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
         .run(&mut all, &mut journal)?;
     drop(all);
     drop(scope.map(Scope::finish));
-    if args.recorded && ended == Ended::Done {
+    if args.recorded && ended == MeasurementEnd::Done {
         let host = host.borrow();
         let show = &mut |variant: Variant| bar.loading(&format!("{variant}: size and quality"));
         let closing = close(&host, energy(&options.device), &cancel, show).map_err(|error| anyhow::anyhow!(error))?;
         if cancel.is_cancelled() {
             bar.clear();
-            return Ok(Ended::Cancelled);
+            return Ok(MeasurementEnd::Cancelled);
         }
         study.write(CLOSING_FILE, &serde_json::to_vec_pretty(&closing)?)?;
     }

@@ -1,6 +1,6 @@
 //! The options of `profile`: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
 
-use super::key::{Key, RunPlace, Typed, options};
+use super::key::{Key, OptionType, RunPlace, options};
 use std::path::PathBuf;
 use toml::Value;
 

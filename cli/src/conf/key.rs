@@ -115,12 +115,12 @@ impl Key {
 }
 
 /// A type that an option can have.
-pub(super) trait Typed {
+pub(super) trait OptionType {
     const KIND: Kind;
 }
 
 macro_rules! typed {
-    ($($type:ty: $kind:ident),+) => { $(impl Typed for $type { const KIND: Kind = Kind::$kind; })+ };
+    ($($type:ty: $kind:ident),+) => { $(impl OptionType for $type { const KIND: Kind = Kind::$kind; })+ };
 }
 typed!(String: Text, PathBuf: Text, usize: Whole, u64: Whole, f64: Number, bool: Flag);
 
@@ -161,7 +161,7 @@ macro_rules! options {
                 group: $group,
                 name: stringify!($sdk),
                 flag: $sdk_flag,
-                kind: <$sdk_type as Typed>::KIND,
+                kind: <$sdk_type as OptionType>::KIND,
                 default: None,
                 usual: concat!("" $(, $sdk_usual)?),
                 kept: options!(@kept $($sdk_kept)?),
@@ -172,7 +172,7 @@ macro_rules! options {
                 group: $group,
                 name: stringify!($name),
                 flag: $flag,
-                kind: <$type as Typed>::KIND,
+                kind: <$type as OptionType>::KIND,
                 default: options!(@default $($default)?),
                 usual: concat!("" $(, $usual)?),
                 kept: options!(@kept $($kept)?),

@@ -9,7 +9,7 @@ use candlescope_core::RecordKind;
 use candlescope_core::beside_run;
 use candlescope_core::files::write_whole;
 use candlescope_figures::Analysis;
-use candlescope_figures::flame::{Shown, collapsed_functions};
+use candlescope_figures::flame::{FlameTime, collapsed_functions};
 use candlescope_reader::Run;
 use serde_json::json;
 use std::io::Write;
@@ -34,7 +34,7 @@ pub(super) fn firefox(_: &ExportArgs, _: &Run) -> Result<()> {
 #[cfg(feature = "firefox")]
 pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
     use super::export_file::only_stacks;
-    use candlescope_exporters::firefox::{Written, write};
+    use candlescope_exporters::firefox::{ProfileCounts, write};
     use candlescope_exporters::gzip::write_as_named;
     only_stacks(args)?;
     check(args, run)?;
@@ -45,7 +45,7 @@ pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
     let written = write_whole(&file, |out| write_as_named(&file, out, |out| write(out, &manifest, &mut batches)))
         .with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
-    let Written { samples, off_cpu, intervals, intervals_left_out, threads } = written;
+    let ProfileCounts { samples, off_cpu, intervals, intervals_left_out, threads } = written;
     if args.json {
         let counts = json!({
             "file": file, "samples": samples, "off_cpu": off_cpu, "spans": intervals,
@@ -73,7 +73,7 @@ pub(super) fn pprof(_: &ExportArgs, _: &Run) -> Result<()> {
 #[cfg(feature = "pprof")]
 pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
     use super::export_file::only_stacks;
-    use candlescope_exporters::pprof::{Written, write};
+    use candlescope_exporters::pprof::{ProfileCounts, write};
     only_stacks(args)?;
     check(args, run)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join(beside_run::PPROF));
@@ -81,7 +81,7 @@ pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
     let mut batches = run.batches().held().of_tables(&[RecordKind::Stack, RecordKind::StackSample]);
     let written = write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
-    let Written { samples, off_cpu, functions } = written;
+    let ProfileCounts { samples, off_cpu, functions } = written;
     if args.json {
         let counts = json!({
             "file": file, "samples": samples, "off_cpu": off_cpu, "functions": functions, "findings": findings,
@@ -100,8 +100,8 @@ pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
 pub(super) fn collapsed(args: &ExportArgs, run: &Run) -> Result<()> {
     check(args, run)?;
     let (name, shown, what) = match args.off_cpu {
-        false => (beside_run::STACKS, Shown::OnCpu, "on"),
-        true => (beside_run::STACKS_OFF_CPU, Shown::OffCpu, "off"),
+        false => (beside_run::STACKS, FlameTime::OnCpu, "on"),
+        true => (beside_run::STACKS_OFF_CPU, FlameTime::OffCpu, "off"),
     };
     let analysis = Analysis::of(run);
     let lines = analysis.host.as_ref().map_or(Vec::new(), |host| collapsed_functions(&analysis.tree, host, shown));

@@ -8,14 +8,15 @@ use crate::limits::limits;
 use crate::options::{composed, resolve};
 use crate::out_dir::must_be_empty;
 use crate::output::say;
-use crate::profile::{Recorded, lost, record};
+use crate::profile::{RecordedGeneration, lost, record};
 use crate::roofline::{pretty, write};
 use crate::warnings::warn;
 use anyhow::{Context, Result};
+use candlescope_core::beside_run::{DYNAMIC_ANALYSIS, REPORT_PAGE, REPORT_TEXT, ROOFLINE_PAGE, STATIC_ANALYSIS};
 use candlescope_core::files::read_text_limited;
 use candlescope_document::{Document, html, markdown};
 use candlescope_findings::{Analyzed, analyze};
-use candlescope_predict::roofline::{Measured, Thresholds};
+use candlescope_predict::roofline::{RunRoofline, Thresholds};
 use candlescope_reader::Run;
 use candlescope_report::advice;
 use candlescope_report::full::{Front, Part, document};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &FullArgs, model: &str, shown: &AnalyzeChoices<'_>) -> R
     let report = write_report(&dir, &ReportOptions { limits: limits.clone(), ..ReportOptions::default() })?;
     let run = Run::open_within(&dir, limits)?;
     let analyzed = analyze(&run, shown.options);
-    let measured = Measured::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
     let whole = FullReport { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
     let mut object = whole.object();
     let files = whole.write(&out, &object)?;
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &FullArgs, model: &str, shown: &AnalyzeChoices<'_>) -> R
     if !shown.json.say(&object, || whole.document())? {
         say(report.summary.trim_end())?;
         say(&format!("\n{}", whole.findings().trim_end()))?;
-        say(&format!("\nFolder: {}   Report: {}", out.display(), out.join("report.html").display()))?;
+        say(&format!("\nFolder: {}   Report: {}", out.display(), out.join(REPORT_PAGE).display()))?;
     }
     lost(&recorded.manifest)
 }
@@ -72,7 +73,7 @@ fn device(args: &FullArgs, peaks: Option<&Path>) -> Result<Option<Device>> {
 }
 
 /// Generates for the time, recorded as `profile` does it.
-fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<Recorded> {
+fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<RecordedGeneration> {
     let device = args.device.as_deref().unwrap_or("cpu");
     let on_gpu = device.starts_with("cuda");
     let told = args.set.iter().any(|set| set.starts_with("cupti"));
@@ -102,7 +103,7 @@ struct FullReport<'a> {
     args: &'a FullArgs,
     report: &'a ReportOutput,
     analyzed: &'a Analyzed,
-    measured: &'a Measured,
+    measured: &'a RunRoofline,
     top: usize,
 }
 
@@ -167,11 +168,11 @@ impl FullReport<'_> {
 
     /// What `report.html` and `report.md` show.
     fn document(&self) -> Document {
-        let static_file = if self.measured.outlook.is_some() { &["static_analysis.json"][..] } else { &[] };
+        let static_file = if self.measured.outlook.is_some() { &[STATIC_ANALYSIS][..] } else { &[] };
         let parts = [
             Part::new("What the device allows", self.prediction(), static_file),
             Part::new("What was measured", self.report.summary.clone(), &["run/report.html", "run/metrics.json"]),
-            Part::new("Measured against predicted", self.against(), &["roofline.html", "dynamic_analysis.json"]),
+            Part::new("Measured against predicted", self.against(), &[ROOFLINE_PAGE, DYNAMIC_ANALYSIS]),
             Part::new("What to change", self.findings(), &["findings.json", "run/report.html"]),
         ];
         let front =
@@ -184,14 +185,14 @@ impl FullReport<'_> {
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
         let roofline = render::dynamic_document(std::slice::from_ref(self.measured), None);
         let mut contents = vec![
-            ("report.html", html::page(&document)),
-            ("report.md", markdown::draw(&document)),
-            ("dynamic_analysis.json", pretty(&object["dynamic"])),
-            ("roofline.html", html::page(&roofline)),
+            (REPORT_PAGE, html::page(&document)),
+            (REPORT_TEXT, markdown::draw(&document)),
+            (DYNAMIC_ANALYSIS, pretty(&object["dynamic"])),
+            (ROOFLINE_PAGE, html::page(&roofline)),
             ("findings.json", pretty(&findings)),
         ];
         if self.measured.outlook.is_some() {
-            contents.push(("static_analysis.json", pretty(&object["static"])));
+            contents.push((STATIC_ANALYSIS, pretty(&object["static"])));
         }
         let mut files = write(out, &contents)?;
         files.extend(self.report.files.iter().cloned());

@@ -16,7 +16,8 @@ use crate::this_program::this_program;
 use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
 use candlescope_optimise::{
-    Account, Aim, Change, Ended, Goal, OptimiseOptions, Phase, Program, SUMMARY, Setting, Verdict, gain, optimise, read,
+    Account, Aim, Change, Goal, OptimiseEnd, OptimiseOptions, Phase, Program, SUMMARY, Setting, Verdict, gain,
+    optimise, read,
 };
 use serde_json::json;
 use std::path::Path;
@@ -69,8 +70,8 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
         note(&format!("error: {error}"));
     }
     Ok(match account.ended {
-        Ended::Interrupted => 130,
-        Ended::Failed => 1,
+        OptimiseEnd::Interrupted => 130,
+        OptimiseEnd::Failed => 1,
         _ => 0,
     })
 }
@@ -194,7 +195,7 @@ pub(crate) fn show(
         _ if account.aim == Aim::Goodput => say("Nothing that was tried lets more requests keep all limits.")?,
         _ => say("Nothing that was tried makes it faster.")?,
     }
-    if account.ended == Ended::Budget {
+    if account.ended == OptimiseEnd::Budget {
         say("The time was used up: --resume with a larger --budget goes on.")?;
     }
     let files: String = kept.iter().map(|file| format!(", {file}")).collect();

@@ -12,14 +12,15 @@ use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::threads::Threads;
 use anyhow::{Context, Result, bail};
+use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_core::files::read_text_limited;
 use candlescope_document::Document;
-use candlescope_lab::method::Ended;
+use candlescope_lab::method::MeasurementEnd;
 use candlescope_lab::peaks::{DeviceIdentity, load, to_json};
 use candlescope_lab::study::{Manifest, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Shape};
 use candlescope_lab::tune::{
-    BatchReason, Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, Tuned, lines, nearest_words, tune,
+    BatchReason, Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, TuneOutcome, lines, nearest_words, tune,
     write_tuned,
 };
 use candlescope_models::LoadOptions;
@@ -84,7 +85,9 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
         return Err(outcome.map_or_else(Into::into, |_| anyhow::anyhow!("nothing was measured")));
     }
     end(&mut study, 0)?;
-    let ended = |tuned: &Tuned| if tuned.stop == Stop::Cancelled { Ended::Cancelled } else { Ended::Done };
+    let ended = |tuned: &TuneOutcome| {
+        if tuned.stop == Stop::Cancelled { MeasurementEnd::Cancelled } else { MeasurementEnd::Done }
+    };
     let records = study.finish(state(outcome.as_ref().ok().map(ended)))?;
     let kept = || format!("what was measured until then is in {}", out.display());
     let tuned = outcome.with_context(kept)?.priced(price);
@@ -181,7 +184,7 @@ fn manifest(args: &BatchArgs, options: &TuneOptions) -> Manifest {
     )
 }
 
-fn show(args: &BatchArgs, study: &Study, tuned: &Tuned, document: Document) -> Result<u8> {
+fn show(args: &BatchArgs, study: &Study, tuned: &TuneOutcome, document: Document) -> Result<u8> {
     let dir: &Path = study.dir();
     let mut object = serde_json::to_value(tuned)?;
     object["study"] = json!(dir);
@@ -191,7 +194,7 @@ fn show(args: &BatchArgs, study: &Study, tuned: &Tuned, document: Document) -> R
             say(&words)?;
         }
         lines(tuned).iter().try_for_each(|line| say(line))?;
-        say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))?;
+        say(&format!("Study: {}   Report: {}", dir.display(), dir.join(REPORT_PAGE).display()))?;
     }
     match tuned.stop {
         Stop::Cancelled => {

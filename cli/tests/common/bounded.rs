@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How a command ended, and the memory and time it took.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandOutcome {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub out: String,
@@ -22,7 +22,7 @@ pub struct Ended {
 /// # Panics
 /// If it takes more than `seconds`, has more than `ceiling_mb` resident at once, ends by a signal, or panics.
 #[track_caller]
-pub fn bounded(args: &[&str], ceiling_mb: u64, seconds: u64) -> Ended {
+pub fn bounded(args: &[&str], ceiling_mb: u64, seconds: u64) -> CommandOutcome {
     let mut command = candlescope();
     command.args(args).env_remove("CANDLESCOPE").env_remove("RUST_LOG").env_remove("CANDLESCOPE_LIMITS");
     within(command, ceiling_mb, seconds)
@@ -30,7 +30,7 @@ pub fn bounded(args: &[&str], ceiling_mb: u64, seconds: u64) -> Ended {
 
 /// The same for a command made by the caller.
 #[track_caller]
-pub fn within(mut command: Command, ceiling_mb: u64, seconds: u64) -> Ended {
+pub fn within(mut command: Command, ceiling_mb: u64, seconds: u64) -> CommandOutcome {
     let began = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
@@ -50,7 +50,8 @@ pub fn within(mut command: Command, ceiling_mb: u64, seconds: u64) -> Ended {
         std::thread::sleep(Duration::from_millis(2));
     };
     let read = |path| text(&std::fs::read(path).unwrap());
-    let ended = Ended { code: status.code(), out: read(&out), err: read(&err), peak_mb, took: began.elapsed() };
+    let ended =
+        CommandOutcome { code: status.code(), out: read(&out), err: read(&err), peak_mb, took: began.elapsed() };
     assert!(ended.code.is_some(), "{command:?} was ended by a signal: {status:?}\n{}", ended.err);
     assert!(!ended.err.contains("panicked"), "{command:?}: {}", ended.err);
     eprintln!("{peak_mb:>5} MB {:>6.2} s  {command:?}", ended.took.as_secs_f64());

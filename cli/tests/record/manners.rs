@@ -1,6 +1,7 @@
 //! What the library leaves alone in somebody else's process: its signals, its children, its output, its time.
 
 use super::*;
+use std::process::Stdio;
 
 #[test]
 fn a_handler_that_the_program_sets_for_sigterm_stays_its_own() {
@@ -12,16 +13,78 @@ fn a_handler_that_the_program_sets_for_sigterm_stays_its_own() {
     assert!(Run::open(&run).unwrap().manifest().is_some_and(|manifest| manifest.complete));
 }
 
+/// Set before the recording begins, after it, and after it with a call of the handler before.
 #[test]
-fn sigterm_is_left_alone_where_that_is_asked_for() {
+fn a_handler_that_the_program_has_for_sigint_stays_its_own() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for end in ["handled-first", "handled-int", "chained"] {
+        let run = dir.path().join(end);
+        let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", end]);
+        assert_eq!(output.status.code(), Some(5), "{end}: the program goes on: {}", text(&output.stderr));
+        assert!(Run::open(&run).unwrap().manifest().is_some_and(|manifest| manifest.complete), "{end}");
+        assert_eq!(paths(&run), of_tokens(3, 1), "{end}");
+    }
+}
+
+#[test]
+fn signals_are_left_alone_where_that_is_asked_for() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (end, signal) in [("term", 15), ("int", 2)] {
+        let run = dir.path().join(end);
+        let variables = [("CANDLESCOPE", "sigterm=off")];
+        let output = record_with(&variables, &run, &[], &[program.to_str().unwrap(), "nvtx", end, "3000"]);
+        assert_eq!(output.status.code(), Some(128 + signal), "{}", text(&output.stderr));
+        let opened = Run::open(&run).unwrap();
+        assert_eq!(opened.manifest().map(|manifest| manifest.complete), Some(false), "nobody ended the run");
+    }
+}
+
+/// What is recorded is lost, and neither the program nor its status; the command says what became of it.
+#[test]
+fn a_folder_that_is_removed_while_the_program_runs_leaves_the_program_alone() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (run, runs) = (dir.path().join("run"), dir.path().join("run.recording"));
+    let mut command = candlescope();
+    command.env("CANDLESCOPE_INJECT_LIBRARY", library()).args(["record", "--out", run.to_str().unwrap(), "--"]);
+    command.args([program.to_str().unwrap(), "nvtx", "exit", "4000"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let manifest = |entry: std::fs::DirEntry| entry.path().join("run.json").is_file();
+    let has_begun = || std::fs::read_dir(&runs).is_ok_and(|entries| entries.flatten().any(manifest));
+    wait_until(has_begun, "the recording begins");
+    // The library may write something there meanwhile.
+    wait_until(|| std::fs::remove_dir_all(&runs).is_ok() || !runs.exists(), "the folder is removed");
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), out.as_str()), (Some(3), "out of nvtx\n"), "the program's own: {err}");
+    assert!(!run.exists() && !err.contains("wrote "), "{err}");
+    let why = format!("error: {} was removed while ", runs.display());
+    assert!(err.contains(&why) && !err.contains("neither started the CUDA driver"), "{err}");
+}
+
+/// The library as a release has it, which serves metrics where that is asked for.
+#[cfg(feature = "prometheus")]
+#[test]
+fn metrics_of_a_recorded_program_are_served_while_it_runs() {
+    use candlescope_testkit::services::{free_addresses, get};
     let Some(program) = program() else { return };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let variables = [("CANDLESCOPE", "sigterm=off")];
-    let output = record_with(&variables, &run, &[], &[program.to_str().unwrap(), "nvtx", "term", "3000"]);
-    assert_eq!(output.status.code(), Some(128 + 15), "{}", text(&output.stderr));
-    let opened = Run::open(&run).unwrap();
-    assert_eq!(opened.manifest().map(|manifest| manifest.complete), Some(false), "nobody ended the run");
+    let [address] = free_addresses();
+    let mut command = candlescope();
+    command.env("CANDLESCOPE_INJECT_LIBRARY", library()).env("CANDLESCOPE", format!("prometheus={address}"));
+    command.args(["record", "--out", run.to_str().unwrap(), "--"]);
+    command.args([program.to_str().unwrap(), "nvtx", "exit", "5000"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let tokens = "candlescope_steps_total{phase=\"decode\"} 3\n";
+    let is_scraped = || get(address, "/metrics").is_ok_and(|page| page.contains(tokens));
+    wait_until(is_scraped, "the program's three tokens are on the page");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(get(address, "/metrics").is_err(), "metrics end with the program");
+    assert_eq!(paths(&run), of_tokens(3, 1), "and the run has what they were of");
 }
 
 /// What a process has open, and its threads, of itself and of a child.

@@ -21,7 +21,7 @@ pub(super) fn device() -> Option<&'static Path> {
 }
 
 /// What became of a program under `record`.
-struct Launched {
+struct RecordOutcome {
     run: PathBuf,
     status: Option<i32>,
     err: String,
@@ -36,7 +36,7 @@ struct Launched {
 }
 
 /// Runs it so; `script`: how the driver behaves.
-fn launched(device: &Path, script: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Launched {
+fn launched(device: &Path, script: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> RecordOutcome {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     let (driver, program) = (device.join("libcuda.so.1"), device.join("launches"));
@@ -49,7 +49,7 @@ fn launched(device: &Path, script: &[(&str, &str)], options: &[&str], arguments:
         out.split_once(before)?.1.split_once(after)?.0.rsplit(' ').next()?.parse().ok()
     };
     println!("{arguments:?} {options:?} {script:?}: {took:?}, {out}{err}");
-    Launched {
+    RecordOutcome {
         // The last one is launched after it has told.
         kernels: number("launched ", " kernels").unwrap_or_else(|| panic!("{out}{err}")) + 1,
         copies: number(" kernels, ", " copies").unwrap(),
@@ -62,7 +62,7 @@ fn launched(device: &Path, script: &[(&str, &str)], options: &[&str], arguments:
     }
 }
 
-impl Launched {
+impl RecordOutcome {
     /// Kernels and copies with their path, each with how many there are, in order.
     fn found(&self) -> Vec<(String, String, i64)> {
         let sql = "SELECT path, kind, count(*) AS n FROM kernels GROUP BY path, kind ORDER BY path, kind";

@@ -1,8 +1,8 @@
 /* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
  * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
  *
- *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|handled|fork|forked|threads|child|look|starts|steps|payload|says|race
- *     [MILLISECONDS]
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|int|kill|handled|handled-int|handled-first|chained|handed|fork|forked|
+ *     threads|child|look|starts|steps|payload|says|race [MILLISECONDS]
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -133,6 +133,29 @@ static void catches(int _) {
   is_caught = 1;
 }
 
+static void (*before)(int);
+
+/* Calls the handler that was there before, as Rust's signal-hook does. */
+static void chains(int signal) {
+  is_caught = 1;
+  if (before != SIG_DFL && before != SIG_IGN) before(signal);
+}
+
+/* Ctrl-C, while the program waits for something. */
+static void *interrupts(void *_) {
+  usleep(50000);
+  kill(getpid(), SIGINT);
+  return _;
+}
+
+/* A step by a start-range that another thread ends, after which this one makes no more ranges. */
+static void hands(void) {
+  pthread_t thread;
+  handed = nvtxRangeStartA("prefill 1");
+  pthread_create(&thread, NULL, end_it, NULL);
+  pthread_join(thread, NULL);
+}
+
 /* What this process has open and which threads, and the same of a child. */
 static void look(void) {
   char command[256];
@@ -194,6 +217,8 @@ int main(int count, char **args) {
   printf("out of %s\n", what);
   fprintf(stderr, "err of %s\n", what);
   pid_t forked = 1;
+  /* As Python has one from its start. */
+  if (!strcmp(end, "handled-first")) signal(SIGINT, catches);
   /* Before anything is loaded: as a server does that forks its workers. */
   if (!strcmp(end, "forked")) forked = fork();
   if (!strcmp(what, "cuda") || !strcmp(what, "both")) as_the_driver_does();
@@ -209,12 +234,27 @@ int main(int count, char **args) {
   if (!strcmp(end, "_exit")) _exit(4);
   if (!strcmp(end, "abort")) abort();
   if (!strcmp(end, "term")) raise(SIGTERM), sleep(30);
+  if (!strcmp(end, "int")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, interrupts, NULL);
+    /* Ends with the signal, and so would the program, by a status that it does not have by itself. */
+    sleep(30);
+  }
+  if (!strcmp(end, "handed")) hands(), _exit(4);
   if (!strcmp(end, "kill")) raise(SIGKILL);
   if (!strcmp(end, "handled")) {
     /* A handler of the program's own, which comes after the library. */
     signal(SIGTERM, catches);
     raise(SIGTERM);
     if (!is_caught) return 9;
+  }
+  if (!strcmp(end, "handled-int") || !strcmp(end, "handled-first") || !strcmp(end, "chained")) {
+    if (!strcmp(end, "handled-int")) signal(SIGINT, catches);
+    if (!strcmp(end, "chained")) before = signal(SIGINT, chains);
+    raise(SIGINT);
+    if (!is_caught) return 9;
+    /* Time in which somebody else might end it. */
+    usleep(300000);
   }
   if (!strcmp(end, "forked")) {
     int status = 5 << 8;

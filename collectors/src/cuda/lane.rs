@@ -1,7 +1,7 @@
 //! The hot path: one thread's end of the clock.
 
 use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed};
-use super::mark_pools::{ContextCell, Counters, Entry, Pool, Shared, Start};
+use super::mark_pools::{ContextCell, Counters, Entry, MarkPools, Pool, Start};
 use super::stream;
 use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) const CHUNK: usize = 4096;
 
 /// Gives threads their lanes.
-pub(super) struct Lanes<D: Driver>(pub(super) Arc<Shared<D>>);
+pub(super) struct Lanes<D: Driver>(pub(super) Arc<MarkPools<D>>);
 
 impl<D: Driver> GpuLanes for Lanes<D> {
     fn lane(&self, thread: u32) -> Box<dyn GpuLane> {
@@ -43,7 +43,7 @@ struct Slot<D: Driver> {
 
 /// One thread's end of the clock. Holds only a few words of memory until the thread's first mark in a context.
 pub(super) struct Lane<D: Driver> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<MarkPools<D>>,
     counters: Arc<Counters>,
     number: u64,
     thread: u32,
@@ -57,7 +57,7 @@ pub(super) struct Lane<D: Driver> {
 
 impl<D: Driver> Lane<D> {
     /// `first` is the number of its first mark.
-    pub(super) fn new(shared: Arc<Shared<D>>, thread: u32, first: MarkId) -> Self {
+    pub(super) fn new(shared: Arc<MarkPools<D>>, thread: u32, first: MarkId) -> Self {
         let (number, counters) = shared.enlist();
         Self { shared, counters, number, thread, next: first, marks: None, pools: 0, slots: Vec::new(), last: 0 }
     }

@@ -174,7 +174,7 @@ struct Book {
 }
 
 /// What lanes and the poller share.
-pub(super) struct Shared<D: Driver> {
+pub(super) struct MarkPools<D: Driver> {
     pub(super) driver: D,
     pub(super) in_flight: usize,
     cells: Mutex<Vec<Arc<ContextCell<D>>>>,
@@ -185,7 +185,7 @@ pub(super) struct Shared<D: Driver> {
     lanes: AtomicU64,
 }
 
-impl<D: Driver> Shared<D> {
+impl<D: Driver> MarkPools<D> {
     pub(super) fn new(driver: D, in_flight: usize, streams: Vec<(usize, Stream)>) -> Self {
         Self {
             driver,

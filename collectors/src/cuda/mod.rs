@@ -63,7 +63,7 @@ pub use stream::{Stream, with_stream};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, GpuClock, GpuLanes, GpuReport};
 use lane::Lanes;
-use mark_pools::Shared;
+use mark_pools::MarkPools;
 use poll::Poller;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl CudaClockOptions {
 /// ([`Streams::use_stream`]), else the per-thread default stream, which candle uses.
 #[doc(hidden)]
 pub struct CudaClock {
-    shared: Arc<Shared<Cuda>>,
+    shared: Arc<MarkPools<Cuda>>,
     poller: Poller<Cuda>,
     cuda: Cuda,
     probe: Probe,
@@ -143,7 +143,7 @@ impl CudaClock {
         let cuda = Cuda::load()?;
         let probe = Probe { driver: cuda.version()?, devices: cuda.devices()? };
         let info = |d: &CudaDevice| DeviceInfo { uuid: d.uuid.as_str().into(), name: d.name.as_str().into() };
-        let shared = Arc::new(Shared::new(cuda, options.in_flight.clamp(2, 1 << 20), options.streams));
+        let shared = Arc::new(MarkPools::new(cuda, options.in_flight.clamp(2, 1 << 20), options.streams));
         let poller = Poller::new(shared.clone(), probe.devices.iter().map(info).collect(), options.age_out);
         Ok(Self { shared, poller, cuda, probe })
     }
@@ -158,7 +158,7 @@ impl CudaClock {
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Streams {
-    shared: Arc<Shared<Cuda>>,
+    shared: Arc<MarkPools<Cuda>>,
 }
 
 impl std::fmt::Debug for Streams {

@@ -3,7 +3,7 @@
 use super::backlog::{Backlog, PoolState};
 use super::context::{ContextState, Round, Tally};
 use super::driver_calls::{Driver, Fault, relaxed};
-use super::mark_pools::{Pool, Shared, Start};
+use super::mark_pools::{MarkPools, Pool, Start};
 use crate::driver_gate::{GATE, Gate};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, GpuReport};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Reads marks back. A state machine whose only inputs are the driver and the host's clock.
 pub(super) struct Poller<D: Driver> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<MarkPools<D>>,
     /// By ordinal.
     devices: Vec<DeviceInfo>,
     age_out_ns: u64,
@@ -28,7 +28,7 @@ pub(super) struct Poller<D: Driver> {
 }
 
 impl<D: Driver> Poller<D> {
-    pub(super) fn new(shared: Arc<Shared<D>>, devices: Vec<DeviceInfo>, age_out: Duration) -> Self {
+    pub(super) fn new(shared: Arc<MarkPools<D>>, devices: Vec<DeviceInfo>, age_out: Duration) -> Self {
         let age_out_ns = u64::try_from(age_out.as_nanos()).unwrap_or(u64::MAX);
         Self {
             shared,

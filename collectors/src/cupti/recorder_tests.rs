@@ -7,7 +7,7 @@ use crate::cupti::detach::{Link, State};
 use crate::cupti::errors::{Code, code};
 use crate::cupti::in_flight::CountedCall;
 use crate::cupti::records::{built, kind};
-use candlescope_core::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
+use candlescope_core::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel, UndeliveredWork};
 use candlescope_core::{KernelKind, SpanId};
 use std::cell::Cell;
 use std::path::Path;
@@ -261,7 +261,7 @@ fn a_trial_leaves_out_what_it_says_and_the_run_says_so() {
             lanes::launched(Domain::Driver, 307, 1, lanes::clock().raw(), lanes::clock().raw());
             lanes::pop();
             let undelivered = collect(&mut recorder, false, 1_000_000).undelivered;
-            assert_eq!(undelivered, Undelivered::Unknown, "{text}: no record is waited for");
+            assert_eq!(undelivered, UndeliveredWork::Unknown, "{text}: no record is waited for");
             assert_eq!(recorder.describe()["cupti_trial"], text);
         }
         let (_, recorder) = recorder(Correlate::Callbacks);
@@ -406,7 +406,7 @@ fn what_was_launched_and_has_not_come_is_known_and_so_is_whose_it_was() {
         launch(3, SpanId(41));
         library.script().plain = vec![(built::kernel(1, 1_200, 1_500, 0), Some(b"k"))];
         let sink = collect(&mut recorder, false, 1_000_000);
-        assert!(matches!(sink.undelivered, Undelivered::Since(_)), "the third: {:?}", sink.undelivered);
+        assert!(matches!(sink.undelivered, UndeliveredWork::Since(_)), "the third: {:?}", sink.undelivered);
         assert_eq!((sink.kernels.len(), sink.dropped), (1, 0));
 
         // A record comes before its call is seen.
@@ -418,7 +418,7 @@ fn what_was_launched_and_has_not_come_is_known_and_so_is_whose_it_was() {
         let sink = collect(&mut recorder, false, 1_200_000);
         assert_eq!(
             (sink.undelivered, sink.kernels.len()),
-            (Undelivered::Nothing, 2),
+            (UndeliveredWork::Nothing, 2),
             "what steps outside left is nobody's"
         );
 
@@ -428,7 +428,7 @@ fn what_was_launched_and_has_not_come_is_known_and_so_is_whose_it_was() {
             [2, 5, 77].map(|id| (built::kernel(id, 1_800, 0, 0), Some(&b"k"[..]))).into_iter().collect();
         let sink = collect(&mut recorder, true, 1_300_000);
         assert_eq!((sink.dropped, sink.dropped_of, sink.outside_unfinished), (2, vec![SpanId(43)], 1));
-        assert_eq!(sink.undelivered, Undelivered::Nothing, "it is not waited for again");
+        assert_eq!(sink.undelivered, UndeliveredWork::Nothing, "it is not waited for again");
     });
 }
 
@@ -712,7 +712,7 @@ fn a_record_that_ends_before_it_starts_is_lost_and_no_kernel_of_no_time() {
         assert_eq!(told, [(5, 0)], "only the one that says so took no time");
         assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(40)]), "the call of the fourth may still come");
         assert_eq!((sink.outside_unfinished, sink.stray_unfinished.len()), (1, 1), "these are judged as others are");
-        assert_eq!(sink.undelivered, Undelivered::Nothing, "a lost record is not waited for");
+        assert_eq!(sink.undelivered, UndeliveredWork::Nothing, "a lost record is not waited for");
         // Its call comes after it, so its interval is known.
         launch(4, Some(SpanId(41)));
         let sink = collect(&mut recorder, false, 1_100_000);

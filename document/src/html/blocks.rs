@@ -1,7 +1,7 @@
 //! Blocks other than tables.
 
 use super::html_table;
-use super::texts::{Escaped, Plain, Prose};
+use super::texts::{EscapedText, Plain, Prose};
 use crate::document::{Block, Frame, Heat, Notice, Verdict};
 use crate::part::Part;
 use crate::picture::Picture;
@@ -25,7 +25,7 @@ pub(super) fn draw(out: &mut String, block: &Block) {
         Block::Shares(name, parts) => return shares(out, name, parts),
         Block::Heat(heat) => return draw_heat(out, heat),
         Block::Pictures(pictures) => return draw_pictures(out, pictures),
-        Block::Fixed(text) => writeln!(out, "  <pre>{}</pre>", Escaped(&printable_lines(text))),
+        Block::Fixed(text) => writeln!(out, "  <pre>{}</pre>", EscapedText(&printable_lines(text))),
         Block::Files(what, files) => {
             let links = files.iter().map(|file| match is_beside(file) {
                 true => format!("<a href=\"{0}\">{0}</a>", Plain(file)),
@@ -157,7 +157,7 @@ fn draw_frames(out: &mut String, frames: &[Frame]) {
             Some((document, height)) => format!(
                 "<iframe class=\"flame\" sandbox=\"allow-scripts allow-modals\" style=\"height:{height}px\" title=\"{of}\" \
                  srcdoc=\"{}\"></iframe>",
-                Escaped(document)
+                EscapedText(document)
             ),
             None => "<p class=\"empty\">There is nothing to draw.</p>".to_string(),
         };

@@ -4,9 +4,9 @@ use crate::text::{pieces, printable};
 use std::fmt::{Display, Formatter, Write as _};
 
 /// A text as HTML: without any markup, lines as they are.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+pub(super) struct EscapedText<'a>(pub(super) &'a str);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         self.0.chars().try_for_each(|c| match c {
             '&' => f.write_str("&amp;"),
@@ -24,7 +24,7 @@ pub struct Plain<'a>(pub &'a str);
 
 impl Display for Plain<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        Escaped(&printable(self.0)).fmt(f)
+        EscapedText(&printable(self.0)).fmt(f)
     }
 }
 

@@ -55,15 +55,17 @@ impl AnswerTime {
 }
 
 /// A stream that can be written until the response's time is over.
-pub(crate) struct Timed<S> {
+pub(crate) struct TimedStream<S, H> {
     stream: S,
     time: Arc<AnswerTime>,
     timer: Pin<Box<Sleep>>,
+    /// Called when the client has sent something.
+    heard: H,
 }
 
-impl<S> Timed<S> {
-    pub(crate) fn new(stream: S, time: Arc<AnswerTime>) -> Self {
-        Self { stream, time, timer: Box::pin(sleep_until(Instant::now())) }
+impl<S, H> TimedStream<S, H> {
+    pub(crate) fn new(stream: S, time: Arc<AnswerTime>, heard: H) -> Self {
+        Self { stream, time, timer: Box::pin(sleep_until(Instant::now())), heard }
     }
 
     /// Fails once the time is over; until then the task wakes up at its end.
@@ -79,13 +81,19 @@ impl<S> Timed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+impl<S: AsyncRead + Unpin, H: Fn() + Unpin> AsyncRead for TimedStream<S, H> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            (this.heard)();
+        }
+        read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for TimedStream<S, H> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.check(cx)?;
@@ -137,7 +145,7 @@ mod tests {
         let (server, client) = tokio::io::duplex(16);
         tokio::spawn(trickle(client));
         let time = AnswerTime::new(Duration::from_millis(300));
-        let mut stream = Timed::new(server, time.clone());
+        let mut stream = TimedStream::new(server, time.clone(), || ());
         time.begin();
         let started = Instant::now();
         // Ten minutes' worth at this pace.
@@ -151,7 +159,7 @@ mod tests {
         let (server, client) = tokio::io::duplex(16);
         tokio::spawn(trickle(client));
         let time = AnswerTime::new(Duration::from_millis(500));
-        let mut stream = Timed::new(server, time.clone());
+        let mut stream = TimedStream::new(server, time.clone(), || ());
         for _ in 0..3 {
             time.begin();
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::job::{Event, Failure, Job, Prompt, Usage};
-use crate::queue::Refused;
+use crate::queue::QueueError;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode};
@@ -227,14 +227,14 @@ impl Events {
     }
 }
 
-fn refused(why: Refused) -> ApiError {
+fn refused(why: QueueError) -> ApiError {
     match why {
-        Refused::Full(waiting) => ApiError::new(
+        QueueError::Full(waiting) => ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "queue_full",
             format!("{waiting} requests are waiting already; try again later"),
         ),
-        Refused::Stopping => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"),
+        QueueError::Stopping => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"),
     }
 }
 

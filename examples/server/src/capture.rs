@@ -1,7 +1,7 @@
 //! Captures the next steps as a run on demand, while the server goes on: `POST /debug/capture?steps=N` with the token,
 //! or SIGUSR1.
 
-use crate::error::ApiError;
+use crate::error::{ApiError, UNOBSERVED};
 use crate::shelf::Shelf;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -46,7 +46,7 @@ impl Captures {
     /// Begins a capture; `done` is called when it is written.
     fn begin(self: &Arc<Self>, steps: u64, done: impl FnOnce(Value) + Send + 'static) -> Result<Value, ApiError> {
         let handle = self.handle.as_ref().ok_or_else(|| {
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unobserved", "the server was started with --unobserved")
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, UNOBSERVED, "the server was started with --unobserved")
         })?;
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis());
         let number = self.number.fetch_add(1, Ordering::Relaxed);

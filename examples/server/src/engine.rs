@@ -2,7 +2,7 @@
 //! have slots.
 
 use crate::job::{Event, Failure, Job, Usage, unless_it_panics};
-use crate::queue::{Queue, Refused, Waiting};
+use crate::queue::{Queue, QueueError, QueuePlace};
 use anyhow::{Context, Result};
 use candlescope::Outcome;
 use candlescope_models::slots::{Batcher, BatcherOptions, SlotOptions};
@@ -87,7 +87,7 @@ impl Engine {
     }
 
     /// Queues a job, which is made only if there is room for it: a refused request is not recorded.
-    pub(crate) fn submit(&self, job: impl FnOnce() -> Job) -> Result<Waiting<Job>, Refused> {
+    pub(crate) fn submit(&self, job: impl FnOnce() -> Job) -> Result<QueuePlace<Job>, QueueError> {
         self.queue.push(job)
     }
 

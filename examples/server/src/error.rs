@@ -5,6 +5,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+/// The code of what a server without candlescope never does.
+pub(crate) const UNOBSERVED: &str = "unobserved";
+
 /// A request that is refused, and why.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -22,6 +25,15 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// Whether the same request may be answered a little later.
+    fn will_pass(&self) -> bool {
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::SERVICE_UNAVAILABLE => self.code != UNOBSERVED,
+            _ => false,
+        }
+    }
+
     /// The error body, as a response of its own or within a stream.
     pub(crate) fn body(&self) -> Value {
         let kind = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
@@ -32,7 +44,7 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
+        if self.will_pass() {
             response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
         }
         response

@@ -15,6 +15,7 @@ mod connections;
 mod engine;
 mod error;
 mod job;
+mod open_files;
 mod queue;
 mod serve;
 mod shelf;
@@ -115,10 +116,12 @@ struct Args {
     /// replay are known by their layers, which costs each launch up to 0.8 µs
     #[arg(long)]
     capture_kernels: bool,
-    /// Connections at once. One more closes the one that has gone longest without sending a whole request; if requests
-    /// are under way on all, it is refused with status 503
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
-    connections: u16,
+    /// Requests under way at once, waiting ones included, and connections that stay open. One more request is refused
+    /// with status 503; of further connections, those are closed that have gone longest without sending a whole
+    /// request, if they sent nothing for a second. By default 256, or 64 more than the requests that may wait and be
+    /// answered at once
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: Option<u16>,
     /// Seconds for a request's head, from the connection or the last response on; an idle connection is closed after
     /// the same time
     #[arg(long, default_value = "15", value_parser = seconds, value_name = "SECONDS")]
@@ -271,13 +274,40 @@ fn compute_threads(args: &Args) -> usize {
     if args.model == candlescope_models::config::EMBEDDED { 1 } else { cores / usize::from(args.workers).max(1) }
 }
 
+/// Connections for whoever does not wait for an answer: health checks, and requests that are refused because the queue
+/// is full.
+const OTHER_CONNECTIONS: usize = 64;
+
 impl Args {
+    /// Requests that may wait or be answered at once.
+    fn requests(&self) -> usize {
+        usize::from(self.queue) + usize::from(self.workers) * usize::from(self.max_num_seqs.unwrap_or(1))
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.map_or_else(|| (self.requests() + OTHER_CONNECTIONS).max(256), usize::from)
+    }
+
+    /// What is odd about the options, though the server runs with them.
+    fn warning(&self) -> Option<String> {
+        let (connections, requests) = (self.connections(), self.requests());
+        (connections < requests).then(|| {
+            format!(
+                "--connections {connections} is less than the {requests} requests that may wait and be answered at \
+                 once: further ones get status 503 while the queue has room; leave --connections out, or give a smaller \
+                 --queue"
+            )
+        })
+    }
+
     fn limits(&self, this_machine_only: bool) -> Limits {
+        let (connections, momentary) = open_files::connections(self.connections());
         Limits {
             this_machine_only,
             // The process has one server, to its end.
             other_names: Box::leak(self.allow_host.clone().into_boxed_slice()),
-            connections: usize::from(self.connections),
+            connections,
+            momentary,
             head: self.head_seconds,
             body: self.body_seconds,
             body_bytes: self.body_kb as usize * 1024,
@@ -310,6 +340,9 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         .layer(DefaultBodyLimit::disable());
     let address = listener.local_addr()?;
     let limits = args.limits(address.ip().is_loopback());
+    if let Some(warning) = args.warning() {
+        eprintln!("{warning}");
+    }
     eprintln!("listening on http://{address}");
     let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
     let (counts, left) = serve::serve(listener, router, limits, stop).await;
@@ -317,7 +350,7 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         eprintln!("clients that stay connected are abandoned");
     }
     eprintln!(
-        "connections: {} accepted, {} closed without a request to make room, {} refused",
+        "connections: {} accepted, {} closed without a request to make room; {} requests refused for want of one",
         counts.accepted, counts.made_way, counts.refused
     );
     Ok(left)
@@ -398,5 +431,24 @@ fn named_device(name: &str) -> Result<Device> {
                 .map_err(|error| anyhow::anyhow!("--device {name}: {}", candlescope_models::candle_message(&error)))
         }
         _ => anyhow::bail!("--device {name}: use cpu or cuda:N"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(given: &[&str]) -> Args {
+        Args::parse_from(["candlescope-server"].iter().chain(given))
+    }
+
+    #[test]
+    fn there_are_connections_for_whoever_may_wait() {
+        assert_eq!((args(&[]).connections(), args(&[]).warning()), (256, None));
+        let many = args(&["--queue", "2000", "--max-num-seqs", "8", "--workers", "2"]);
+        assert_eq!((many.connections(), many.warning()), (2_080, None));
+        let few = args(&["--queue", "2000", "--connections", "256"]);
+        assert_eq!(few.connections(), 256);
+        assert!(few.warning().is_some_and(|text| text.contains("less than the 2001 requests")));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Why an item is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum QueueError {
     Full(usize),
     Stopping,
 }
@@ -27,7 +27,7 @@ struct State<T> {
 
 /// A place in the queue. Dropping it removes the item if it still waits.
 #[derive(Debug)]
-pub(crate) struct Waiting<T> {
+pub(crate) struct QueuePlace<T> {
     queue: Arc<Queue<T>>,
     number: u64,
 }
@@ -42,20 +42,20 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(self: &Arc<Self>, item: impl FnOnce() -> T) -> Result<Waiting<T>, Refused> {
+    pub(crate) fn push(self: &Arc<Self>, item: impl FnOnce() -> T) -> Result<QueuePlace<T>, QueueError> {
         let mut state = self.state();
         if !state.open {
-            return Err(Refused::Stopping);
+            return Err(QueueError::Stopping);
         }
         if state.waiting.len() >= self.capacity {
-            return Err(Refused::Full(self.capacity));
+            return Err(QueueError::Full(self.capacity));
         }
         let number = state.pushed;
         state.pushed += 1;
         state.waiting.push_back((number, item()));
         drop(state);
         self.changed.notify_one();
-        Ok(Waiting { queue: self.clone(), number })
+        Ok(QueuePlace { queue: self.clone(), number })
     }
 
     /// The item that waited longest; waits for one. `None` once the queue is closed.
@@ -81,7 +81,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for QueuePlace<T> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         let at = state.waiting.iter().position(|(number, _)| *number == self.number);
@@ -101,7 +101,7 @@ mod tests {
         let _first = queue.push(|| 1).expect("room");
         let second = queue.push(|| 2).expect("room");
         let refused = queue.push(|| unreachable!("made for nothing"));
-        assert_eq!(refused.err(), Some(Refused::Full(2)));
+        assert_eq!(refused.err(), Some(QueueError::Full(2)));
         drop(second);
         let third = queue.push(|| 3).expect("room again");
         assert_eq!((queue.next(), queue.next()), (Some(1), Some(3)));
@@ -125,7 +125,7 @@ mod tests {
         queue.close();
         let [first, second] = waits.join().expect("no panic");
         assert!(first.is_some() && second.is_none());
-        assert_eq!(queue.push(|| Arc::new(())).err(), Some(Refused::Stopping));
+        assert_eq!(queue.push(|| Arc::new(())).err(), Some(QueueError::Stopping));
 
         let (queue, item) = (Arc::new(Queue::new(8)), Arc::new(()));
         let _place = queue.push(|| item.clone()).expect("room");

@@ -1,8 +1,8 @@
 //! Takes connections and answers on them, with limits on everything that a client could exhaust: connections, the time
 //! for a request's head, body and response, and the memory for its head and body. hyper reads and writes.
 
-use crate::answer_time::{AnswerTime, Timed};
-use crate::connections::{Busy, ConnectionPermit, Connections, Counts};
+use crate::answer_time::{AnswerTime, TimedStream};
+use crate::connections::{ConnectionPermit, Connections, Counts, RequestPermit};
 use crate::error::ApiError;
 use axum::Router;
 use axum::body::{Body, BodyDataStream, Bytes};
@@ -22,26 +22,22 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
 /// Longest head of a request, in bytes.
 const MAX_HEAD: usize = 32 * 1024;
 
-/// Connections that are refused with a response at the same time. Further ones are closed without a response.
-const MAX_REFUSALS: usize = 64;
-
-/// Time for a refused connection to send its request, so that the refusal is a response to it.
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
-
-/// Time in which the rest of a too large body is still read.
+/// Time in which the rest of what a client sends is still read, once it gets no more responses.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-/// Shortest time between two log lines about refused connections.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
+/// Time between two looks for connections that may be closed, while there are too many.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Limits on clients.
 #[derive(Debug, Clone, Copy)]
@@ -51,8 +47,10 @@ pub(crate) struct Limits {
     pub(crate) this_machine_only: bool,
     /// Further names that such requests may have, as a proxy on this machine hands them on.
     pub(crate) other_names: &'static [String],
-    /// Connections at once.
+    /// Requests under way at once, and connections that stay open.
     pub(crate) connections: usize,
+    /// Connections beyond these that may be open for a moment.
+    pub(crate) momentary: usize,
     /// Time for a request's head, counted from the end of the response before; also the longest time that a connection
     /// may be idle.
     pub(crate) head: Duration,
@@ -76,15 +74,17 @@ pub(crate) async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> (Counts, bool) {
-    let connections = Connections::new(limits.connections);
-    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let connections = Connections::new(limits.connections, limits.connections.saturating_add(limits.momentary));
     let (tell, stopping) = watch::channel(());
     let mut tasks = JoinSet::new();
     let mut stop = pin!(stop);
-    let mut said: Option<Instant> = None;
+    let mut look = tokio::time::interval(LOOK_AGAIN);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        // Further connections wait in the system's backlog.
+        let has_room = connections.has_room();
         let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if has_room => match accepted {
                 Ok((stream, _)) => stream,
                 // The client left already, or there are no file descriptors: waiting connections stay in the backlog.
                 Err(_) => {
@@ -92,30 +92,19 @@ pub(crate) async fn serve(
                     continue;
                 }
             },
+            () = connections.one_has_ended(), if !has_room => continue,
+            _ = look.tick(), if connections.are_too_many() => {
+                connections.make_room(Instant::now());
+                continue;
+            }
             () = &mut stop => break,
         };
         while tasks.try_join_next().is_some() {}
         // Else the system would hold a token back until the client has acknowledged the one before, which takes up to
         // 40 ms. A connection that refuses this has ended.
         let _ = stream.set_nodelay(true);
-        if let Some(place) = connections.admit() {
-            tasks.spawn(answer(stream, router.clone(), place, limits, stopping.clone()));
-            continue;
-        }
-        if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
-            let refused = connections.counts().refused;
-            eprintln!(
-                "connections are refused ({refused} so far): requests are under way on all {} of --connections",
-                limits.connections
-            );
-            said = Some(Instant::now());
-        }
-        if let Ok(permit) = refusals.clone().try_acquire_owned() {
-            tasks.spawn(async move {
-                refuse(stream, limits).await;
-                drop(permit);
-            });
-        }
+        let place = connections.admit(Instant::now());
+        tasks.spawn(answer(stream, router.clone(), place, limits, stopping.clone()));
     }
     drop(listener);
     drop((tell, stopping));
@@ -142,13 +131,24 @@ async fn answer(
     let mut io = TimeoutStream::new(stream);
     io.set_write_timeout(Some(limits.write));
     let time = AnswerTime::new(limits.answer);
-    let io = Timed::new(Box::pin(io), time.clone());
+    let heard = {
+        let place = place.clone();
+        move || place.heard(Instant::now())
+    };
+    let io = TimedStream::new(Box::pin(io), time.clone(), heard);
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let (mut router, place, time) = (router.clone(), place.clone(), time.clone());
         async move {
-            let request = read(request, limits).await;
+            let permit = place.request(Instant::now());
+            let request = match &permit {
+                Some(permit) => read(request, permit, limits).await,
+                // Its body is not read: that takes memory.
+                None => Err(no_connection_free(place.connections(), limits)),
+            };
             time.begin();
-            let busy = place.busy();
+            if let Some(permit) = &permit {
+                permit.is_whole();
+            }
             let response = match request {
                 Ok(request)
                     if limits.this_machine_only && !names_this_machine(request.headers(), limits.other_names) =>
@@ -159,20 +159,47 @@ async fn answer(
                 Ok(request) => router.call(request).await?,
                 Err(error) => last(error),
             };
-            Ok::<_, Infallible>(response.map(|body| Body::new(CountedBody { body, time, _busy: busy })))
+            Ok::<_, Infallible>(response.map(|body| Body::new(CountedBody { body, time, _permit: permit })))
         }
     });
-    let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(io), service));
-    let mut lost = pin!(place.lost());
-    tokio::select! {
+    let mut connection = builder(limits.head).serve_connection(TokioIo::new(io), service);
+    let ended = loop {
+        tokio::select! {
+            // What has arrived is looked at before the connection leaves.
+            biased;
+            ended = &mut connection => break Some(ended),
+            () = place.told_to_leave() => {
+                if place.leaves() {
+                    return;
+                }
+            }
+            // Its other end is dropped when the server stops.
+            _ = stopping.changed() => break None,
+        }
+    };
+    match ended {
         // A client that disconnects is not worth reporting.
-        _ = connection.as_mut() => return,
-        () = lost.as_mut() => return,
-        // Its other end is dropped when the server stops.
-        _ = stopping.changed() => {}
+        Some(Err(error)) if !error.is_parse() => {}
+        Some(_) => linger(connection.into_parts().io.into_inner(), limits.body_bytes).await,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            let _ = connection.await;
+        }
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+}
+
+/// Reads and discards what a client still sends after the last response: if the connection were closed with some of it
+/// unread, the client's system would discard the response. The client knows that this is the end, because writing has
+/// been shut down, and closes its side.
+async fn linger(mut stream: impl AsyncRead + Unpin, body_bytes: usize) {
+    let discarded = async {
+        let (mut buffer, mut left) = (vec![0u8; 4096], 2 * body_bytes);
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            let Some(less) = left.checked_sub(read) else { return };
+            left = less;
+        }
+    };
+    let _ = tokio::time::timeout(LINGER_TIME, discarded).await;
 }
 
 /// Whether there is one `Host`, and it is `localhost`, an address of this machine only, or one of the `others`.
@@ -187,18 +214,17 @@ fn names_this_machine(headers: &HeaderMap, others: &[String]) -> bool {
         || others.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
-/// Answers one request with status 503.
-async fn refuse(stream: TcpStream, limits: Limits) {
-    let service = service_fn(async |_: hyper::Request<Incoming>| {
-        let message = format!(
-            "requests are under way on all {} connections; try again later, or start the server with more --connections",
-            limits.connections
-        );
-        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_connection_free", message);
-        Ok::<_, Infallible>(last(error))
-    });
-    let connection = builder(REFUSAL_TIME).keep_alive(false).serve_connection(TokioIo::new(stream), service);
-    let _ = tokio::time::timeout(2 * REFUSAL_TIME, connection).await;
+/// The refusal of a request because others are under way on as many connections as there may be; the log says so now
+/// and then.
+fn no_connection_free(connections: &Connections, limits: Limits) -> ApiError {
+    let most = limits.connections;
+    if let Some(refused) = connections.refused_to_say(Instant::now()) {
+        eprintln!("requests are refused ({refused} so far): others are under way on all {most} of --connections");
+    }
+    let message = format!(
+        "requests are under way on all {most} connections; try again later, or start the server with more --connections"
+    );
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_connection_free", message)
 }
 
 /// A response after which the connection is closed, without reading what else the client sends.
@@ -209,7 +235,7 @@ fn last(error: ApiError) -> Response {
 }
 
 /// Reads the body into one buffer: a client may send it in many small pieces, which would take many times its size.
-async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Request, ApiError> {
+async fn read(request: hyper::Request<Incoming>, permit: &RequestPermit, limits: Limits) -> Result<Request, ApiError> {
     let (parts, body) = request.into_parts();
     let (says, waits) = (body.size_hint().lower(), parts.headers.contains_key(header::EXPECT));
     let mut pieces = Body::new(body).into_data_stream();
@@ -231,7 +257,16 @@ async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Reque
         let message = format!("the request's body took longer than {} s to arrive", limits.body.as_secs_f64());
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
     };
-    if let Some(bytes) = tokio::time::timeout(limits.body, whole).await.map_err(slow)?? {
+    let whole = tokio::select! {
+        // What has arrived is not refused.
+        biased;
+        whole = tokio::time::timeout(limits.body, whole) => whole.map_err(slow)??,
+        () = permit.lost() => {
+            let message = "the request's body took long to arrive while others waited for its place; try again later";
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "body_too_slow", message));
+        }
+    };
+    if let Some(bytes) = whole {
         return Ok(Request::from_parts(parts, Body::from(bytes)));
     }
     if !waits {
@@ -255,7 +290,8 @@ async fn discard(pieces: &mut BodyDataStream, most: usize) {
 struct CountedBody {
     body: Body,
     time: Arc<AnswerTime>,
-    _busy: Busy,
+    /// `None` for the refusal of one that has no place.
+    _permit: Option<RequestPermit>,
 }
 
 impl Drop for CountedBody {

@@ -5,7 +5,7 @@ mod common;
 
 use candlescope_figures::Analysis;
 use candlescope_load::{
-    Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, TokensBy, Unwatched, run,
+    Amount, End, Endpoint, Level, LoadOptions, LoadResults, NoWatch, PromptSource, Stop, TokensBy, run,
 };
 use candlescope_reader::Run;
 use candlescope_testkit::services::free_addresses;
@@ -13,7 +13,7 @@ use common::{Server, median};
 use std::time::Duration;
 
 fn load(options: &LoadOptions) -> LoadResults {
-    run(options, &Stop::new(), &Unwatched).expect("the load begins")
+    run(options, &Stop::new(), &NoWatch).expect("the load begins")
 }
 
 #[test]

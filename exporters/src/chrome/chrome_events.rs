@@ -4,6 +4,7 @@
 
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, crossing, edges};
+use crate::step_runs::StepRuns;
 use crate::trace_file::{LiveFormat, TraceFormat};
 use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{Batch, KernelRecord, SpanRecord, thread_of};
@@ -24,6 +25,7 @@ pub struct Chrome {
     /// Whether an event was written before, so that a comma is needed.
     started: bool,
     kernels: KernelTracks,
+    runs: StepRuns,
     /// Product names by UUID.
     gpus: HashMap<String, (u64, String)>,
     /// Track of each thread's intervals, by the thread's number.
@@ -61,6 +63,7 @@ impl TraceFormat for Chrome {
             named: HashSet::new(),
             started: false,
             kernels: KernelTracks::default(),
+            runs: StepRuns::default(),
             gpus: kernel_tracks::gpus(run),
             tids: HashMap::new(),
             called: HashMap::new(),
@@ -83,6 +86,7 @@ impl TraceFormat for Chrome {
         let first = first.chain(batch.kernels.iter().map(|k| k.launch_start.unwrap_or(k.gpu_start).0)).min();
         self.origin = self.origin.or(first);
         self.kernels.expect(batch);
+        self.runs.add(batch);
 
         for edge in edges(&batch.spans, |s| s.host_time().map(|(start, ns)| (start.0, ns))) {
             if let Edge::Begin { index, start, end } = edge {
@@ -100,6 +104,7 @@ impl TraceFormat for Chrome {
                 self.slice(out, &batch.spans[index], tid, start, end);
             }
         }
+        self.runs.drawn(batch);
         for range in crossing(&batch.spans) {
             let end = range.host_start.plus_ns(range.host_dur_ns);
             for (ph, time) in [("b", range.host_start.0), ("e", end.0)] {
@@ -283,7 +288,11 @@ impl Chrome {
                 let _ = write!(out, ",\"{name}\":{value}");
             }
         }
-        let words = [("phase", span.phase.map(|p| p.as_str())), ("dtype", span.dtype.map(|d| d.as_str()))];
+        let words = [
+            ("phase", span.phase.map(|p| p.as_str())),
+            ("ran", self.runs.of(span.seq)),
+            ("dtype", span.dtype.map(|d| d.as_str())),
+        ];
         for (name, word) in words {
             if let Some(word) = word {
                 let _ = write!(out, ",\"{name}\":\"{word}\"");

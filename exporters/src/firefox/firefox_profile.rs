@@ -22,7 +22,7 @@ const UNSAMPLED: u64 = 1 << 23;
 
 /// Counts of what [`write`](super::write) put into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct ProfileCounts {
     /// Samples of threads on a CPU.
     pub samples: u64,
     /// Times off the CPU.
@@ -48,7 +48,7 @@ pub(super) struct Firefox {
     tids: Tids,
     /// By the operating system's number.
     threads: HashMap<u64, Thread>,
-    written: Written,
+    written: ProfileCounts,
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Firefox {
             stacks: CallStacks::default(),
             tids: Tids::default(),
             threads: HashMap::new(),
-            written: Written::default(),
+            written: ProfileCounts::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Firefox {
         batch.spans.iter().for_each(|span| self.interval(span));
     }
 
-    pub(super) fn end(mut self) -> (Profile, Written) {
+    pub(super) fn end(mut self) -> (Profile, ProfileCounts) {
         self.profile.set_reference_timestamp(reference(self.origin));
         self.written.threads = self.threads.len() as u64;
         (self.profile, self.written)

@@ -11,7 +11,7 @@ mod milliseconds;
 use candlescope_core::Batch;
 use candlescope_core::run::RunManifest;
 use firefox_profile::Firefox;
-pub use firefox_profile::Written;
+pub use firefox_profile::ProfileCounts;
 use milliseconds::Milliseconds;
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -25,7 +25,7 @@ pub fn write<B: Borrow<Batch>>(
     mut out: impl Write,
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
-) -> io::Result<Written> {
+) -> io::Result<ProfileCounts> {
     let mut format = Firefox::new(run);
     batches.into_iter().for_each(|batch| format.batch(batch.borrow()));
     let (profile, written) = format.end();

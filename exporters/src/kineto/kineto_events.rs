@@ -6,7 +6,7 @@
 use crate::kernel_tracks::{CallPlace, KernelTracks};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::{RunManifest, env_key, model_key};
-use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord, thread_of};
+use candlescope_core::{Batch, KernelKind, KernelRecord, Ran, SpanRecord, thread_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -24,11 +24,12 @@ struct Step {
     thread: u64,
     start: i64,
     ns: u64,
+    ran: Option<Ran>,
 }
 
 /// How many events of each kind were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct TraceCounts {
     /// Kernels, copies and memsets.
     pub kernels: u64,
     /// Calls that launched these kernels.
@@ -57,7 +58,7 @@ pub struct Kineto {
     steps: Vec<Step>,
     with_kernels: HashSet<u64>,
     calls: KernelTracks,
-    written: Written,
+    written: TraceCounts,
 }
 
 impl TraceFormat for Kineto {
@@ -87,7 +88,7 @@ impl TraceFormat for Kineto {
             steps: Vec::new(),
             with_kernels: HashSet::new(),
             calls: KernelTracks::default(),
-            written: Written::default(),
+            written: TraceCounts::default(),
         }
     }
 
@@ -106,6 +107,7 @@ impl TraceFormat for Kineto {
             thread: thread_of(step.seq),
             start: step.host_start.0,
             ns: step.host_dur_ns,
+            ran: step.ran,
         }));
         for kernel in &batch.kernels {
             self.with_kernels.extend(kernel.step);
@@ -129,7 +131,7 @@ impl TraceFormat for Kineto {
 
 impl Kineto {
     /// What was written, so far.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> TraceCounts {
         self.written
     }
 
@@ -140,6 +142,9 @@ impl Kineto {
                 self.written.steps += 1;
                 let name = format!("ProfilerStep#{}", step.number);
                 self.event(out, "user_annotation", &name, self.pid, THREADS + step.thread, step.start, step.ns);
+                if let Some(ran) = step.ran {
+                    let _ = write!(out, "\"ran\":\"{}\"", ran.as_str());
+                }
                 out.extend_from_slice(b"}}");
             }
         }
@@ -169,6 +174,7 @@ impl Kineto {
             ("shared memory", shared),
             ("bytes", kernel.bytes),
             ("graph id", kernel.graph.map(u64::from)),
+            ("graph node id", kernel.graph_node),
             ("derived", kernel.derived.map(u64::from)),
         ];
         for (name, value) in numbers {

@@ -8,7 +8,7 @@
 
 mod kineto_events;
 
-pub use kineto_events::{Kineto, Written};
+pub use kineto_events::{Kineto, TraceCounts};
 
 use crate::trace_file::{self, GrowingTrace};
 use candlescope_core::Batch;
@@ -29,6 +29,6 @@ pub fn write<B: Borrow<Batch>>(
     mut out: impl Write,
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
-) -> io::Result<Written> {
+) -> io::Result<TraceCounts> {
     trace_file::write::<Kineto, B>(&mut out, run, batches).map(|format| format.written())
 }

@@ -75,7 +75,7 @@ pub(crate) const REQUEST_DEVICE_SECONDS: Metric = counter(
 pub(crate) const REQUEST_ENERGY: Metric = counter(
     "candlescope_request_energy_joules_total",
     MODEL,
-    "Shares of requests that ended of their steps' energy, by the work that each causes, of requests of which it is known",
+    "Shares of requests that ended of their steps' energy, by the work that each causes, of requests of which it is known; without the bounds, by the sensors' period and accuracy, that their records have",
 );
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
@@ -246,7 +246,7 @@ pub const SAMPLES: &[Metric] = &[
     counter(
         metric::ENERGY_OF,
         &["hw_id", "of"],
-        "The same since sampling began, by whom it was used for: requests, other_steps, idle, or unattributed, of which no step is known",
+        "The same since sampling began, by whom it was used for: requests, other_steps, idle, or unattributed, of which no step is known; how far the sensors may be off is left out",
     ),
     gauge(metric::GPU_POWER, GPU, "Power drawn by the whole board"),
     gauge(metric::GPU_POWER_LIMIT, GPU, "Power limit that is enforced"),

@@ -28,7 +28,7 @@ impl HeldStep {
 
 /// A request that has not ended.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct HeldRequest {
     pub(super) trace: Option<TraceId>,
     /// Intervals around its steps: the threads' entries into the request.
     pub(super) parents: HashSet<u64>,
@@ -49,7 +49,7 @@ pub(super) struct Open {
     pub(super) shared: SharedSteps,
 }
 
-impl Open {
+impl HeldRequest {
     /// Counts a step, which is in the interval `inside`.
     pub(super) fn add(&mut self, step: &StepRecord, inside: Option<u64>) {
         self.trace = Some(step.trace_id);

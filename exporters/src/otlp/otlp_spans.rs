@@ -1,6 +1,6 @@
 //! Converts records to OpenTelemetry spans, with the same ids, parents and nanoseconds as everywhere else. Pure.
 
-use candlescope_core::estimate::{Measured, MeasuredBySource};
+use candlescope_core::estimate::{MeasuredBySource, MeasuredTime};
 use candlescope_core::llm::SEMCONV_VERSION;
 use candlescope_core::run::{RunManifest, env_key, option_key};
 use candlescope_core::{
@@ -46,7 +46,7 @@ struct OfKind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct StepsOnGpu {
     source: GpuSource,
-    measured: Measured,
+    measured: MeasuredTime,
     /// Estimate for all steps, in nanoseconds, by [`candlescope_core::estimate`]; `None` if a kind of step was never
     /// measured.
     total_ns: Option<f64>,
@@ -203,6 +203,7 @@ pub(super) fn span(
         a.put("candlescope.intervals", int(step.intervals));
         a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));
         a.maybe("candlescope.energy_joules", step.energy_mj.map(|mj| mj / 1e3));
+        a.maybe("candlescope.ran", step.ran.map(|ran| ran.as_str()));
     }
     a.put("candlescope.target", record.path.target.to_string());
     a.put("thread.name", record.thread.name.to_string());

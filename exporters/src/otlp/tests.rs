@@ -4,10 +4,10 @@ use super::counts::Counts;
 use super::otlp_spans;
 use super::replay::Order;
 use super::settings::{Settings, Signal};
-use super::traces::{Outgoing, Traces};
+use super::traces::{OutgoingSpan, Traces};
 use super::{OtlpConfig, OtlpLimits, OtlpSampler};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, GpuSource, GpuTime, HostNs, RequestRecord, SpanId, SpanRecord};
+use candlescope_core::{Batch, GpuSource, GpuTime, HostNs, Ran, RequestRecord, SpanId, SpanRecord};
 use candlescope_testkit::Decoder;
 use opentelemetry::{Key, Value};
 use opentelemetry_sdk::trace::SpanData;
@@ -55,11 +55,11 @@ pub(super) fn made_spans() -> Vec<SpanData> {
     run(OtlpLimits::default(), &batches).0.into_iter().map(|outgoing| outgoing.span).collect()
 }
 
-fn run(limits: OtlpLimits, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
+fn run(limits: OtlpLimits, batches: &[Batch]) -> (Vec<OutgoingSpan>, Counts) {
     run_sampled(limits, OtlpSampler::default(), batches)
 }
 
-fn run_sampled(limits: OtlpLimits, sampler: OtlpSampler, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
+fn run_sampled(limits: OtlpLimits, sampler: OtlpSampler, batches: &[Batch]) -> (Vec<OutgoingSpan>, Counts) {
     let mut traces = Traces::new(limits, sampler);
     batches.iter().for_each(|b| traces.take(b));
     traces.finish();
@@ -75,7 +75,7 @@ fn received(batches: &[Batch]) -> Counts {
 }
 
 /// Checks that no span is missing or extra, and that every parent is in the same trace and was sent.
-fn check(batches: &[Batch], sent: &[Outgoing], omitted: Counts) {
+fn check(batches: &[Batch], sent: &[OutgoingSpan], omitted: Counts) {
     let mut settled = omitted;
     sent.iter().for_each(|o| settled += o.records);
     assert_eq!(settled, received(batches), "every record is sent or left out");
@@ -124,6 +124,7 @@ fn a_request_tells_the_tokens_of_all_its_sequences_and_its_own_times() {
 #[test]
 fn ids_parents_times_and_attributes_are_the_records_own() {
     let (mut batches, record) = request(1, 3);
+    batches[1].steps[0].ran = Some(Ran::Replay);
     let entry = with_entry(&mut batches, &record);
     let (sent, omitted) = run(OtlpLimits::none(), &batches);
     check(&batches, &sent, omitted);
@@ -161,6 +162,8 @@ fn ids_parents_times_and_attributes_are_the_records_own() {
     let root = by_id[&records[&step.seq].span_id.0];
     assert_eq!(attribute(root, "candlescope.flops"), step.flops.map(|n| (n as i64).into()));
     assert_eq!(attribute(root, "candlescope.intervals"), Some((step.intervals as i64).into()));
+    let ran = sent.iter().filter_map(|o| attribute(&o.span, "candlescope.ran")).collect::<Vec<_>>();
+    assert_eq!((ran, attribute(root, "candlescope.ran")), (vec!["replay".into()], Some("replay".into())));
 
     let span = by_id[&record.span_id.0];
     assert_eq!(span.name, "text_completion smollm2-135m");
@@ -557,6 +560,6 @@ fn a_run_read_table_by_table_is_sent_as_it_happened() {
     assert_eq!(received(&replayed), received(&batches));
     let (again, omitted) = run(OtlpLimits::default(), &replayed);
     check(&replayed, &again, omitted);
-    let spans = |sent: &[Outgoing]| sent.iter().map(|o| o.span.clone()).collect::<Vec<_>>();
+    let spans = |sent: &[OutgoingSpan]| sent.iter().map(|o| o.span.clone()).collect::<Vec<_>>();
     assert_eq!(spans(&again), spans(&live));
 }

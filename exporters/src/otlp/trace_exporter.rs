@@ -6,7 +6,7 @@ use super::otlp_config::OtlpConfig;
 use super::otlp_spans;
 use super::settings::{Common, Settings, Signal};
 use super::sink::{DeliveryResult, OwnTransport, Provider, Sdk, SpanSink};
-use super::traces::{Outgoing, Traces};
+use super::traces::{OutgoingSpan, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind, RedactedUrl};
@@ -39,7 +39,7 @@ struct TraceSender {
     common: Common,
     sink: Box<dyn SpanSink>,
     traces: Traces,
-    waiting: Vec<Outgoing>,
+    waiting: Vec<OutgoingSpan>,
     /// Spans that were delivered.
     sent: u64,
     /// When the oldest of `waiting` came.

@@ -4,7 +4,7 @@
 //! the number of spans in its trace is known. Steps outside of requests are traces of their own and go out at once.
 
 use super::counts::Counts;
-use super::held::{HeldStep, LevelFit, Open, depth};
+use super::held::{HeldRequest, HeldStep, LevelFit, depth};
 use super::otlp_config::{OtlpLimits, OtlpSampler};
 use super::otlp_spans::{self, MAX_ENTRIES};
 use super::shared_steps;
@@ -22,7 +22,7 @@ const REMEMBERED: usize = 1_024;
 
 /// A span ready to be sent, and the records that are settled with it.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingSpan {
     pub(super) span: SpanData,
     pub(super) records: Counts,
 }
@@ -33,7 +33,7 @@ pub(super) struct Traces {
     sampler: OtlpSampler,
     allowance: Allowance,
     scope: InstrumentationScope,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, HeldRequest>,
     /// Intervals whose step has not ended.
     loose: HashMap<u64, Vec<SpanRecord>>,
     /// Intervals of requests' own spans.
@@ -44,7 +44,7 @@ pub(super) struct Traces {
     decodes: u64,
     held: usize,
     batches: u64,
-    out: Vec<Outgoing>,
+    out: Vec<OutgoingSpan>,
     omitted: Counts,
 }
 
@@ -74,7 +74,7 @@ impl Traces {
     }
 
     /// The spans that are ready, and what was left out since the last call.
-    pub(super) fn drain(&mut self) -> (Vec<Outgoing>, Counts) {
+    pub(super) fn drain(&mut self) -> (Vec<OutgoingSpan>, Counts) {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.omitted))
     }
 
@@ -126,7 +126,7 @@ impl Traces {
             roots.insert(entry.seq, entry.span_id);
             self.send_alone(&entry);
         }
-        let mut open: Vec<(u64, Open)> = std::mem::take(&mut self.open).into_iter().collect();
+        let mut open: Vec<(u64, HeldRequest)> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_unstable_by_key(|(number, _)| *number);
         for (_, mut open) in open {
             self.strip_all(&mut open);
@@ -225,9 +225,9 @@ impl Traces {
         let room = self.allowance.is_left(step.host_start);
         let (decodes, sent) = match whose {
             StepOwner::Open(number) => {
-                let open = self.open.entry(number).or_insert_with(|| Open {
+                let open = self.open.entry(number).or_insert_with(|| HeldRequest {
                     sums_only: !self.sampler.may_take(step.trace_id) || (!room && self.limits.slow_request.is_none()),
-                    ..Open::default()
+                    ..HeldRequest::default()
                 });
                 (&mut open.decodes, !open.sums_only)
             }
@@ -308,7 +308,7 @@ impl Traces {
         open.shared.describe(&mut span);
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
         // Parents first, for tools that show traces while they arrive.
-        self.out.insert(before.0, Outgoing { span, records });
+        self.out.insert(before.0, OutgoingSpan { span, records });
         self.allowance.spend_one();
     }
 
@@ -317,7 +317,7 @@ impl Traces {
         self.omitted.spans += steps.iter().map(|held| held.spans.len() as u64).sum::<u64>();
     }
 
-    fn strip_all(&mut self, open: &mut Open) {
+    fn strip_all(&mut self, open: &mut HeldRequest) {
         let gone = open.steps.iter_mut().filter(|s| !s.detail).map(HeldStep::strip).sum::<u64>();
         self.omitted.spans += gone;
     }
@@ -380,7 +380,8 @@ impl Traces {
         if let Some(step) = step {
             shared_steps::name_requests(step, &mut span);
         }
-        self.out.push(Outgoing { span, records: Counts { spans: 1, steps: u64::from(step.is_some()), requests: 0 } });
+        self.out
+            .push(OutgoingSpan { span, records: Counts { spans: 1, steps: u64::from(step.is_some()), requests: 0 } });
         self.allowance.spend_one();
     }
 

@@ -3,7 +3,7 @@
 use super::encoding::chunk::ChunkWriter;
 use super::file_system::{Disk, Files};
 use super::parquet_config::ParquetConfig;
-use super::segment::{SegmentError, Shared, TableWriter};
+use super::segment::{SegmentError, TableWriter, WriterContext};
 use super::store::RunDir;
 use super::tables::{Kernels, Perturbations, Requests, RunColumns, Samples, Spans, StackSamples, Stacks, Steps};
 use candlescope_core::run::RunManifest;
@@ -34,7 +34,7 @@ impl std::fmt::Debug for ParquetExporter {
 
 struct Writer {
     dir: RunDir,
-    shared: Shared,
+    shared: WriterContext,
     spans: TableWriter<Spans>,
     steps: TableWriter<Steps>,
     requests: TableWriter<Requests>,
@@ -225,7 +225,7 @@ impl Writer {
             stacks: TableWriter::new(dir.table(Stack), level, &columns)?,
             stack_samples: TableWriter::new(dir.table(StackSample), level, &columns)?,
             perturbations: TableWriter::new(dir.table(Perturbation), level, &columns)?,
-            shared: Shared {
+            shared: WriterContext {
                 files,
                 chunks: ChunkWriter::new(level)?,
                 run: columns,

@@ -39,7 +39,7 @@ fn advice(error: &ParquetError) -> &'static str {
 }
 
 /// What all tables' writers share.
-pub(super) struct Shared {
+pub(super) struct WriterContext {
     pub(super) files: Arc<dyn Files>,
     pub(super) chunks: ChunkWriter,
     pub(super) run: RunColumns,
@@ -84,7 +84,7 @@ impl<T: Table> TableWriter<T> {
         &mut self,
         records: &[T::Record],
         number: u32,
-        shared: &mut Shared,
+        shared: &mut WriterContext,
         ledger: &Ledger,
     ) -> Result<(), SegmentError> {
         let mut outcome = Ok(());
@@ -116,7 +116,12 @@ impl<T: Table> TableWriter<T> {
     }
 
     /// Finishes the open segment: its rows count as exported from here on.
-    pub(super) fn finish(&mut self, number: u32, shared: &mut Shared, ledger: &Ledger) -> Result<(), SegmentError> {
+    pub(super) fn finish(
+        &mut self,
+        number: u32,
+        shared: &mut WriterContext,
+        ledger: &Ledger,
+    ) -> Result<(), SegmentError> {
         if self.open_rows() == 0 {
             return Ok(());
         }
@@ -130,7 +135,7 @@ impl<T: Table> TableWriter<T> {
     pub(super) fn finish_empty(
         &mut self,
         number: u32,
-        shared: &mut Shared,
+        shared: &mut WriterContext,
         ledger: &Ledger,
     ) -> Result<(), SegmentError> {
         if !self.finished.is_empty() || self.open.is_some() {
@@ -169,7 +174,7 @@ impl<T: Table> TableWriter<T> {
         Ok(())
     }
 
-    fn open(&mut self, number: u32, shared: &Shared) -> Result<(), ParquetError> {
+    fn open(&mut self, number: u32, shared: &WriterContext) -> Result<(), ParquetError> {
         let path = segment_path(&self.dir, number);
         let temporary = temporary_path(&path);
         let file = shared.files.create(&temporary)?;
@@ -179,7 +184,7 @@ impl<T: Table> TableWriter<T> {
         Ok(())
     }
 
-    fn write_group(&mut self, number: u32, shared: &mut Shared, ledger: &Ledger) -> Result<(), SegmentError> {
+    fn write_group(&mut self, number: u32, shared: &mut WriterContext, ledger: &Ledger) -> Result<(), SegmentError> {
         if self.rows.rows() == 0 {
             return Ok(());
         }
@@ -191,7 +196,7 @@ impl<T: Table> TableWriter<T> {
         Ok(())
     }
 
-    fn try_write_group(&mut self, number: u32, shared: &mut Shared) -> Result<u64, ParquetError> {
+    fn try_write_group(&mut self, number: u32, shared: &mut WriterContext) -> Result<u64, ParquetError> {
         if self.open.is_none() {
             self.open(number, shared)?;
         }
@@ -208,7 +213,7 @@ impl<T: Table> TableWriter<T> {
     }
 
     /// Footer, sync, rename.
-    fn seal(&mut self, shared: &Shared) -> Result<FinishedSegment, ParquetError> {
+    fn seal(&mut self, shared: &WriterContext) -> Result<FinishedSegment, ParquetError> {
         let Some(open) = &mut self.open else {
             return Err(ParquetError::General("no segment is open".to_string()));
         };
@@ -221,7 +226,7 @@ impl<T: Table> TableWriter<T> {
 
     /// Syncs the table's folder, so that a finished segment keeps its name. If that fails the segment still exists, and
     /// nothing is lost unless the machine fails too.
-    fn make_durable(&self, number: u32, shared: &Shared) -> Result<(), SegmentError> {
+    fn make_durable(&self, number: u32, shared: &WriterContext) -> Result<(), SegmentError> {
         shared.files.sync_dir(&self.dir).map_err(|source| SegmentError {
             what: "sync the folder of",
             path: segment_path(&self.dir, number),

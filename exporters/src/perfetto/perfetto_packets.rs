@@ -7,6 +7,7 @@ use super::thread_states::ThreadStates;
 use crate::call_stacks::{CallStacks, Tids};
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{CrossingTracks, Edge, crossing, edges};
+use crate::step_runs::StepRuns;
 use crate::trace_file::{LiveFormat, TraceFormat};
 use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{
@@ -35,6 +36,7 @@ pub struct Perfetto {
     tracks: HashSet<u64>,
     counters: HashMap<(Arc<str>, &'static str), u64>,
     kernels: KernelTracks,
+    runs: StepRuns,
     crossing: CrossingTracks,
     /// Product names by UUID.
     gpus: HashMap<String, (u64, String)>,
@@ -98,6 +100,7 @@ impl TraceFormat for Perfetto {
             tracks: HashSet::new(),
             counters: HashMap::new(),
             kernels: KernelTracks::default(),
+            runs: StepRuns::default(),
             crossing: CrossingTracks::default(),
             gpus: kernel_tracks::gpus(run),
             devices: HashMap::new(),
@@ -131,12 +134,14 @@ impl TraceFormat for Perfetto {
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         self.process(out);
         self.kernels.expect(batch);
+        self.runs.add(batch);
         self.stacks.add(&batch.stacks);
         batch.stack_samples.iter().for_each(|sample| self.tids.add(sample));
         self.slices(batch, out, None);
         if batch.spans.iter().any(|s| s.gpu.is_some()) {
             self.slices(batch, out, Some("GPU"));
         }
+        self.runs.drawn(batch);
         crossing(&batch.spans).for_each(|range| self.range(range, out));
         batch.requests.iter().for_each(|request| self.request(request, out));
         batch.samples.iter().for_each(|sample| self.sample(sample, out));
@@ -322,6 +327,7 @@ impl Perfetto {
         arguments.extend(span.path.module.as_ref().map(|module| self.interned("module", module)));
         arguments.push(self.number("seq", span.seq));
         arguments.extend(span.phase.map(|p| self.interned("phase", p.as_str())));
+        arguments.extend(self.runs.of(span.seq).map(|ran| self.interned("ran", ran)));
         arguments.extend(span.dtype.map(|d| self.interned("dtype", d.as_str())));
         arguments.extend(span.shape.map(|s| self.interned("shape", &s.to_string())));
         for (name, value) in span_numbers(span) {

@@ -2,7 +2,7 @@
 
 use super::proto::*;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, HostNs, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
+use candlescope_core::{Batch, HostNs, Ran, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
 use candlescope_testkit::Decoder;
 use candlescope_testkit::records::T0;
 use prost::Message;
@@ -78,7 +78,8 @@ fn slices_nest_on_every_track() {
 fn names_and_arguments_resolve() {
     let mut source = Decoder::new(1);
     source.annotated = true;
-    let batch = source.decode();
+    let mut batch = source.decode();
+    batch.steps[0].ran = Some(Ran::Replay);
     let (mut names, mut arguments, mut strings) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut spans = batch.spans.iter();
     for (at, packet) in packets(std::slice::from_ref(&batch)).into_iter().enumerate() {
@@ -97,6 +98,8 @@ fn names_and_arguments_resolve() {
         assert_eq!(strings[&path].as_deref(), Some(span.path.path.as_bytes()));
         assert_eq!(argument("flops").and_then(|a| a.uint_value), span.flops);
         assert_eq!(argument("seq").and_then(|a| a.uint_value), Some(span.seq));
+        let ran = argument("ran").and_then(|a| strings[&a.string_value_iid].as_deref());
+        assert_eq!(ran, (span.seq == batch.steps[0].seq).then_some(b"replay".as_slice()));
     }
     assert!(spans.next().is_none());
 }

@@ -10,7 +10,7 @@ use crate::gzip::compressed;
 use candlescope_core::Batch;
 use candlescope_core::run::RunManifest;
 use pprof_profile::Pprof;
-pub use pprof_profile::Written;
+pub use pprof_profile::ProfileCounts;
 use prost::Message;
 use std::borrow::Borrow;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub fn write<B: Borrow<Batch>>(
     out: impl Write,
     run: &RunManifest,
     batches: impl IntoIterator<Item = B>,
-) -> io::Result<Written> {
+) -> io::Result<ProfileCounts> {
     let mut format = Pprof::new(run);
     batches.into_iter().for_each(|batch| format.batch(batch.borrow()));
     let (profile, written) = format.end();

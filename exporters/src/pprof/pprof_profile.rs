@@ -12,7 +12,7 @@ const NO_STACK: &str = "[no stack]";
 
 /// Counts of what [`write`](super::write) put into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct ProfileCounts {
     /// Samples of threads on a CPU.
     pub samples: u64,
     /// Times off the CPU.
@@ -50,7 +50,7 @@ pub(super) struct Pprof {
     sums: Vec<Sum>,
     places: HashMap<Key, usize>,
     tables: Tables,
-    written: Written,
+    written: ProfileCounts,
 }
 
 impl Pprof {
@@ -80,7 +80,7 @@ impl Pprof {
             sums: Vec::new(),
             places: HashMap::new(),
             tables,
-            written: Written::default(),
+            written: ProfileCounts::default(),
         }
     }
 
@@ -111,7 +111,7 @@ impl Pprof {
         sum.samples += u64::from(runs);
     }
 
-    pub(super) fn end(mut self) -> (Profile, Written) {
+    pub(super) fn end(mut self) -> (Profile, ProfileCounts) {
         let tables = &mut self.tables;
         for sum in &self.sums {
             let mut frames: Vec<Frame> = match sum.of.stack.map(|stack| self.stacks.frames(stack)) {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A program of this user that serves metrics on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct Announced {
+pub struct AnnouncedProgram {
     /// Id of its process.
     pub pid: u32,
     /// Where `/metrics` is, as seen from this machine.
@@ -62,16 +62,16 @@ impl Drop for Announcement {
 
 /// The programs of this user that serve metrics on this machine now. Files whose process has ended without removing
 /// them are removed.
-pub fn announced() -> Vec<Announced> {
+pub fn announced() -> Vec<AnnouncedProgram> {
     announced_within(&directories())
 }
 
-fn announced_within(directories: &[PathBuf]) -> Vec<Announced> {
+fn announced_within(directories: &[PathBuf]) -> Vec<AnnouncedProgram> {
     let one = |Content { pid, says, .. }: Content<AnnouncedEndpoint>| {
         let address = SocketAddr::new(reachable(says.address.ip()), says.address.port());
-        Announced { pid, address, program: harmless(&says.program) }
+        AnnouncedProgram { pid, address, program: harmless(&says.program) }
     };
-    let found: BTreeSet<Announced> = running::said(directories, "json").into_iter().map(one).collect();
+    let found: BTreeSet<AnnouncedProgram> = running::said(directories, "json").into_iter().map(one).collect();
     found.into_iter().collect()
 }
 

@@ -38,13 +38,13 @@ struct Work {
 
 /// Says what this process is at, until it is dropped. Where no file can be written nobody is told, which is no error.
 #[derive(Debug)]
-pub struct Working {
+pub struct WorkNotice {
     path: Option<PathBuf>,
     content: Content<Work>,
     written: Instant,
 }
 
-impl Working {
+impl WorkNotice {
     /// Says that this process does `what` now.
     pub fn on(what: &str) -> Self {
         Self::within(&directories(), what)
@@ -75,7 +75,7 @@ impl Working {
     }
 }
 
-impl Drop for Working {
+impl Drop for WorkNotice {
     fn drop(&mut self) {
         running::remove(&mut self.path, self.content.pid);
     }
@@ -115,7 +115,7 @@ mod tests {
     fn work_is_told_while_it_lasts_and_what_a_killed_process_left_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let dirs = [dir.path().join("running")];
-        let mut working = Working::within(&dirs, "bench throughput of m\u{202e}");
+        let mut working = WorkNotice::within(&dirs, "bench throughput of m\u{202e}");
         let found = at_work_within(&dirs);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].pid, found[0].what.as_str()), (std::process::id(), "bench throughput of m\u{fffd}"));

@@ -5,7 +5,7 @@ pub(super) const MAX_HEAD: usize = 8 * 1024;
 
 /// The state of the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed<'a> {
+pub(super) enum ParsedHead<'a> {
     /// The head has not ended.
     Partial,
     /// The head is longer than [`MAX_HEAD`].
@@ -28,16 +28,16 @@ pub(super) enum NamedHost<'a> {
 }
 
 /// Parses what has been received.
-pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub(super) fn parse(bytes: &[u8]) -> ParsedHead<'_> {
     let Some(end) = head_end(bytes) else {
-        return if bytes.len() >= MAX_HEAD { Parsed::TooLarge } else { Parsed::Partial };
+        return if bytes.len() >= MAX_HEAD { ParsedHead::TooLarge } else { ParsedHead::Partial };
     };
     if end > MAX_HEAD {
-        return Parsed::TooLarge;
+        return ParsedHead::TooLarge;
     }
     let mut lines = bytes[..end].split(|&b| b == b'\n');
     let line = lines.next().unwrap_or_default();
-    let Ok(line) = std::str::from_utf8(line) else { return Parsed::Malformed };
+    let Ok(line) = std::str::from_utf8(line) else { return ParsedHead::Malformed };
     let mut words = line.trim_end_matches('\r').split(' ');
     match (words.next(), words.next(), words.next(), words.next()) {
         (Some(method), Some(target), Some(version), None)
@@ -48,9 +48,9 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
                 NamedHost::NotNeeded if version != "HTTP/1.0" => NamedHost::Wrong,
                 host => host,
             };
-            Parsed::Request { method, path, host }
+            ParsedHead::Request { method, path, host }
         }
-        _ => Parsed::Malformed,
+        _ => ParsedHead::Malformed,
     }
 }
 
@@ -124,10 +124,10 @@ mod tests {
     fn requests_are_read_as_they_trickle_in() {
         let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
         for n in 0..whole.len() {
-            assert_eq!(parse(&whole[..n]), Parsed::Partial, "{n}");
+            assert_eq!(parse(&whole[..n]), ParsedHead::Partial, "{n}");
         }
-        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics", host: NamedHost::Host("a") });
-        let old = Parsed::Request { method: "HEAD", path: "/healthz", host: NamedHost::NotNeeded };
+        assert_eq!(parse(whole), ParsedHead::Request { method: "GET", path: "/metrics", host: NamedHost::Host("a") });
+        let old = ParsedHead::Request { method: "HEAD", path: "/healthz", host: NamedHost::NotNeeded };
         assert_eq!(parse(b"HEAD /healthz HTTP/1.0\n\n"), old);
     }
 
@@ -142,12 +142,14 @@ mod tests {
             ("1.0\r\n", NamedHost::NotNeeded),
         ] {
             let request = format!("GET / HTTP/{head}\r\n");
-            let Parsed::Request { host, .. } = parse(request.as_bytes()) else { panic!("{request:?} is a request") };
+            let ParsedHead::Request { host, .. } = parse(request.as_bytes()) else {
+                panic!("{request:?} is a request")
+            };
             assert_eq!(host, named, "{request:?}");
         }
         assert!(matches!(
             parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"),
-            Parsed::Request { host: NamedHost::Wrong, .. }
+            ParsedHead::Request { host: NamedHost::Wrong, .. }
         ));
     }
 
@@ -156,15 +158,15 @@ mod tests {
         for bytes in
             [&b"GET\r\n\r\n"[..], b"GET / SPDY/3\r\n\r\n", b"GET x HTTP/1.1\r\n\r\n", b"\xff\xfe / HTTP/1.1\r\n\r\n"]
         {
-            assert_eq!(parse(bytes), Parsed::Malformed, "{bytes:?}");
+            assert_eq!(parse(bytes), ParsedHead::Malformed, "{bytes:?}");
         }
-        assert_eq!(parse(b"GET /a b HTTP/1.1\r\n\r\n"), Parsed::Malformed);
-        assert_eq!(parse(&[b'a'; MAX_HEAD - 1]), Parsed::Partial);
-        assert_eq!(parse(&[b'a'; MAX_HEAD]), Parsed::TooLarge);
+        assert_eq!(parse(b"GET /a b HTTP/1.1\r\n\r\n"), ParsedHead::Malformed);
+        assert_eq!(parse(&[b'a'; MAX_HEAD - 1]), ParsedHead::Partial);
+        assert_eq!(parse(&[b'a'; MAX_HEAD]), ParsedHead::TooLarge);
         let mut long = b"GET / HTTP/1.1\r\nX: ".to_vec();
         long.resize(MAX_HEAD + 10, b'x');
         long.extend_from_slice(b"\r\n\r\n");
-        assert_eq!(parse(&long), Parsed::TooLarge, "an end that comes too late is no help");
+        assert_eq!(parse(&long), ParsedHead::TooLarge, "an end that comes too late is no help");
     }
 
     #[test]

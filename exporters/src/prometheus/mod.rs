@@ -42,9 +42,9 @@ mod server;
 #[doc(hidden)]
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
 #[doc(hidden)]
-pub use announcement::{Announced, announced};
+pub use announcement::{AnnouncedProgram, announced};
 #[doc(hidden)]
-pub use at_work::{AtWork, Working, at_work};
+pub use at_work::{AtWork, WorkNotice, at_work};
 pub use prometheus_exporter::PrometheusConfig;
 #[doc(hidden)]
 pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusExporter};
@@ -57,11 +57,11 @@ pub(crate) fn reads_request(bytes: &[u8]) -> bool {
     let bound = ([127, 0, 0, 1], DEFAULT_PORT).into();
     let hosts = hosts::Hosts::new(bound, "localhost:9464", &["gpu-box".to_string()]);
     let half = http_request::parse(&bytes[..bytes.len() / 2]);
-    if let http_request::Parsed::Request { host, .. } = &half {
+    if let http_request::ParsedHead::Request { host, .. } = &half {
         drop(hosts.refuse(host));
     }
     match http_request::parse(bytes) {
-        http_request::Parsed::Request { host, .. } => hosts.refuse(&host).is_none(),
+        http_request::ParsedHead::Request { host, .. } => hosts.refuse(&host).is_none(),
         _ => false,
     }
 }

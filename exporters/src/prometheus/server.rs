@@ -1,7 +1,7 @@
 //! The server: one thread, non-blocking sockets, limits on everything that a client could exhaust.
 
 use super::hosts::Hosts;
-use super::http_request::{NamedHost, Parsed, Response, parse};
+use super::http_request::{NamedHost, ParsedHead, Response, parse};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 #[cfg(unix)]
@@ -223,12 +223,12 @@ impl Connection {
         }
         head.extend_from_slice(&chunk[..n]);
         let (response, head_only) = match parse(head) {
-            Parsed::Partial => return Ok(true),
-            Parsed::TooLarge => (Response::text(431, "the request's head is too large"), false),
-            Parsed::Malformed => (Response::text(400, "not an HTTP/1 request"), false),
-            Parsed::Request { method: "GET", path, host } => (answer(path, &host), false),
-            Parsed::Request { method: "HEAD", path, host } => (answer(path, &host), true),
-            Parsed::Request { .. } => (Response::text(405, "only GET and HEAD are served"), false),
+            ParsedHead::Partial => return Ok(true),
+            ParsedHead::TooLarge => (Response::text(431, "the request's head is too large"), false),
+            ParsedHead::Malformed => (Response::text(400, "not an HTTP/1 request"), false),
+            ParsedHead::Request { method: "GET", path, host } => (answer(path, &host), false),
+            ParsedHead::Request { method: "HEAD", path, host } => (answer(path, &host), true),
+            ParsedHead::Request { .. } => (Response::text(405, "only GET and HEAD are served"), false),
         };
         self.state = State::Writing { bytes: response.into_bytes(head_only), sent: 0 };
         self.deadline = Instant::now() + WRITE_TIME;

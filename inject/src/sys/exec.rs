@@ -11,6 +11,7 @@ use super::cancel::uncancelled;
 use super::environment::taken;
 use super::fork::owns;
 use super::guard::guarded;
+use crate::ranges;
 use crate::recording::started;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -91,10 +92,11 @@ unsafe fn with(given: Texts, taken: &[std::ffi::CString]) -> Vec<*const c_char> 
 }
 
 /// What this process has recorded is made durable, if it records.
-fn settle() {
+fn make_durable() {
     if owns() {
         let flush = || {
             if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
+                ranges::leave(recording);
                 recording.flush();
             }
         };
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, variables
     let variables = unsafe { Variables::of(variables) };
     // SAFETY: by the caller.
     if unsafe { may_run(path) } {
-        settle();
+        make_durable();
     }
     // SAFETY: what the C library does: the pointers are the caller's, or valid until the call returns.
     unsafe { libc::syscall(libc::SYS_execve, path, arguments, variables.pointer()) as c_int }
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, variable
     }
     // SAFETY: by the caller.
     let variables = unsafe { Variables::of(variables) };
-    settle();
+    make_durable();
     // SAFETY: the type is the C library's; the pointers are the caller's, or valid until the call returns.
     unsafe { std::mem::transmute::<*mut std::ffi::c_void, Execvpe>(found)(file, arguments, variables.pointer()) }
 }

@@ -3,11 +3,15 @@
 
 mod cancel;
 mod driver;
+#[cfg(target_os = "linux")]
+mod ender;
 mod environment;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fork;
 mod guard;
+#[cfg(target_os = "linux")]
+mod interrupt;
 mod nvtx;
 mod signals;
 #[cfg(target_os = "linux")]
@@ -16,6 +20,8 @@ mod underscore_exit;
 use crate::claim::claimed;
 use crate::program::at_threads_end;
 use crate::ranges;
+#[cfg(target_os = "linux")]
+use crate::recording::ends_by_signals;
 use crate::recording::{at_first_launch, at_launch, recording, started};
 #[cfg(feature = "gpu")]
 use crate::recording::{from_the_start, listen, records_kernels};
@@ -31,9 +37,11 @@ const MOST: Duration = Duration::from_secs(60);
 
 extern "C" fn at_exit() {
     let end = || {
-        if let Some(recording) = started() {
-            ranges::settle(recording);
+        if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
+            ranges::leave(recording);
             recording.at_end();
+            #[cfg(target_os = "linux")]
+            ender::leave_to_the_signal();
         }
     };
     guarded((), || uncancelled(end));
@@ -42,9 +50,10 @@ extern "C" fn at_exit() {
 extern "C" fn at_exit_early() {
     let end = || {
         if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
-            ranges::settle(recording);
-            recording.own.leave();
+            ranges::leave(recording);
             recording.end();
+            #[cfg(target_os = "linux")]
+            ender::leave_to_the_signal();
         }
     };
     guarded((), || uncancelled(end));
@@ -84,7 +93,9 @@ fn start() -> bool {
             #[cfg(target_os = "linux")]
             {
                 at_quick_exit();
-                signals::left_to_the_program(underscore_exit::watch);
+                if signals::left_to_the_program(ender::watch) && ends_by_signals() {
+                    interrupt::watch();
+                }
             }
         });
     }

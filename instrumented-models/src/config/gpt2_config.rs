@@ -2,35 +2,29 @@
 
 use super::json::{count, dimensions, field, number, optional_count, token_id, token_ids};
 use super::{ConfigError, FeedForward, GPT2, ModelConfig, Rope};
+use candlescope_work::known_models::KnownModel;
 use serde_json::Value;
 
 /// The only activation that GPT-2 was ever trained with, under the names that Hugging Face has for its formula.
 const GELU_TANH: [&str; 2] = ["gelu_new", "gelu_pytorch_tanh"];
 
-/// The published sizes: features, layers and heads. The vocabulary and the context are the same for all.
-pub(super) fn named(name: &str) -> Option<ModelConfig> {
-    let (hidden_size, num_layers, num_heads) = match name {
-        "distilgpt2" => (768, 6, 12),
-        "gpt2" => (768, 12, 12),
-        "gpt2-medium" => (1024, 24, 16),
-        "gpt2-large" => (1280, 36, 20),
-        "gpt2-xl" => (1600, 48, 25),
-        _ => return None,
-    };
-    Some(ModelConfig {
-        name: name.to_string(),
-        vocab_size: 50_257,
-        hidden_size,
-        feed_forward: FeedForward::Gelu { intermediate: 4 * hidden_size },
-        num_layers,
-        num_heads,
-        num_kv_heads: num_heads,
-        head_dim: hidden_size / num_heads,
-        max_context: 1024,
+/// One of the published sizes.
+pub(super) fn of_size(model: &KnownModel) -> ModelConfig {
+    let ((vocab, hidden, layers), (heads, kv_heads, head_dim)) = (model.size, model.heads);
+    ModelConfig {
+        name: model.name.to_string(),
+        vocab_size: vocab as usize,
+        hidden_size: hidden as usize,
+        feed_forward: FeedForward::Gelu { intermediate: model.intermediate as usize },
+        num_layers: layers as usize,
+        num_heads: heads as usize,
+        num_kv_heads: kv_heads as usize,
+        head_dim: head_dim as usize,
+        max_context: model.context as usize,
         bos: Some(50_256),
         eos: vec![50_256],
         ..base()
-    })
+    }
 }
 
 /// What all have in common; dimensions are to be filled in.

@@ -41,7 +41,7 @@ pub use lstm::Lstm;
 #[doc(hidden)]
 pub use mlp::{Activation, Mlp};
 #[doc(hidden)]
-pub use place::{Attending, Place, SlotPlaces, SlotStep};
+pub use place::{AttendedPositions, Place, SlotPlaces, SlotStep};
 #[doc(hidden)]
 pub use projection::Projection;
 pub use qmatmul::QMatMul;
@@ -64,7 +64,7 @@ pub const TARGET: &str = "candlescope_models";
 /// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, because what is open
 /// while a model loads is not the parent of what runs later.
 macro_rules! layer_span {
-    ($kind:literal, $path:expr) => {{
+    ($kind:expr, $path:expr) => {{
         let path: &str = $path;
         tracing::trace_span!(
             target: "candlescope_models",

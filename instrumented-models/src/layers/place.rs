@@ -49,7 +49,7 @@ impl Place<'_> {
 
 /// What the slots of a step attend to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attending {
+pub struct AttendedPositions {
     /// Positions, those that are masked included.
     pub context: usize,
     /// Slots that are not idle.
@@ -66,7 +66,7 @@ pub struct SlotPlaces {
     /// 0 to attend and −∞ not to, (n, 1, 1, context) in f32; none where every slot attends to all of them.
     pub mask: Option<Tensor>,
     /// What they attend to.
-    pub attending: Attending,
+    pub attending: AttendedPositions,
 }
 
 /// What the layers of a step of fixed shape share: one token for each of the first `n` slots, wherever it is in its
@@ -94,7 +94,7 @@ impl SlotStep {
     }
 
     /// What its slots attend to.
-    pub(crate) fn attending(&self) -> Attending {
+    pub(crate) fn attending(&self) -> AttendedPositions {
         self.places.attending
     }
 }

@@ -6,7 +6,7 @@
 //! that a draw depends on nothing else: not on the device, on the sequences beside it, or on how many draws there were
 //! before.
 
-use crate::splitmix::{STEP, mixed};
+use candlescope_core::splitmix::{STEP, mixed};
 use std::cmp::Ordering;
 
 /// How the tokens of a sequence are chosen.

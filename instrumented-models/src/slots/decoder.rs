@@ -6,7 +6,7 @@ use super::kv_memory::KvMemory;
 use super::room::{self, GraphMemory, Need};
 use super::slot_options::{SlotOptions, SlotStepRun};
 
-use crate::layers::{Attending, Place, SlotPlaces, layer_span, record};
+use crate::layers::{AttendedPositions, Place, SlotPlaces, layer_span, record};
 use crate::sampling::{self, Rule, WORDS};
 use crate::slot_model::{EagerCause, SlotModel};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -99,7 +99,13 @@ impl Buffers {
 
     /// One step of the first `slots` slots; logits (slots, vocabulary). `masked`: not
     /// every slot attends to all of them.
-    fn step(&self, model: &mut dyn SlotModel, slots: usize, attending: Attending, masked: bool) -> Result<Tensor> {
+    fn step(
+        &self,
+        model: &mut dyn SlotModel,
+        slots: usize,
+        attending: AttendedPositions,
+        masked: bool,
+    ) -> Result<Tensor> {
         let positions = self.positions.narrow(0, 0, slots)?;
         let mask = masked.then(|| self.mask(&positions, attending.context)).transpose()?;
         let places = SlotPlaces { positions: positions.clone(), mask, attending };
@@ -142,7 +148,7 @@ struct Positions {
 
 /// The cost of a step of `rows` slots, of which that of its sequences is needed: that of as many at their mean context, since
 /// cost grows evenly with it.
-fn replay_cost(model: &dyn SlotModel, rows: usize, of: Attending) -> Cost {
+fn replay_cost(model: &dyn SlotModel, rows: usize, of: AttendedPositions) -> Cost {
     let mean = of.attended.div_ceil(of.active.max(1));
     model.step_cost(rows as u64, of.context as u64).needing(model.step_cost(of.active, mean))
 }
@@ -400,7 +406,7 @@ impl SlotDecoder {
         let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
         // Also by a step that fails on its way.
         slots.iter().for_each(|slot| self.written[*slot] = self.written[*slot].max(self.held[*slot] + 1));
-        let attending = Attending { context, active: slots.len() as u64, attended };
+        let attending = AttendedPositions { context, active: slots.len() as u64, attended };
         // What a replay annotates, worked out before it while something is recorded.
         let may_replay = self.graphs.is_ok() && is_recording();
         let cost = if may_replay { replay_cost(self.model.as_ref(), n, attending) } else { Cost::ZERO };
@@ -539,7 +545,7 @@ mod tests {
         decoder.truncate(1, 3);
         decoder.truncate(2, 1);
         decoder.tell(vec![IDLE, 3, 1, IDLE]).unwrap();
-        let of = Attending { context: 256, active: 2, attended: 6 };
+        let of = AttendedPositions { context: 256, active: 2, attended: 6 };
         let rounded = decoder.buffers.step(decoder.model.as_mut(), 4, of, true).unwrap();
         decoder.buffers.advance(4).unwrap();
         for slot in [1, 2] {
@@ -624,7 +630,7 @@ mod tests {
     fn a_replay_costs_what_its_sequences_cost_alone_and_the_rest_is_surplus() {
         let decoder = decoder(4);
         let model = decoder.model.as_ref();
-        let of = Attending { context: 256, active: 2, attended: 11 + 51 };
+        let of = AttendedPositions { context: 256, active: 2, attended: 11 + 51 };
         let cost = replay_cost(model, 4, of);
         let (a, b) = (model.step_cost(1, 11), model.step_cost(1, 51));
         assert!((cost.flops - a.flops - b.flops).abs() < 1e-9 * cost.flops, "{cost:?}");

@@ -7,6 +7,7 @@ use crate::layers::layer_span;
 use crate::slot_model::EagerCause;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{CudaDevice, Device, Result};
+use candlescope_core::vocabulary::CUDA_GRAPH;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -54,7 +55,7 @@ impl Graphs {
         if is_default(&stream) || device.is_event_tracking() {
             return Err(EagerCause::Stream);
         }
-        let (device, span) = (device.clone(), layer_span!("cuda_graph", "cuda_graph"));
+        let (device, span) = (device.clone(), layer_span!(CUDA_GRAPH, CUDA_GRAPH));
         let (by_shape, failures) = (HashMap::new(), Vec::new());
         Ok(Self { device, stream, by_shape, thread: None, failures, took: None, span })
     }

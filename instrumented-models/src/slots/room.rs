@@ -81,12 +81,16 @@ fn what_fits(free: u64, slots: usize, need: Need) -> std::result::Result<(), Str
         0 | 1 => (String::new(), "", ""),
         models => (format!("{models} models with "), " each", " beside weights to come"),
     };
+    // So many slots may leave no room for a token in each.
+    let shorter = match need.share(may, slots) {
+        0 => String::new(),
+        tokens => format!(", or {slots} of {tokens}"),
+    };
     Err(format!(
         "keys and values of {of}{slots} slots of {context} tokens{each} take {needed}, and {} MiB may be taken{beside}: {} \
-         slots of {context} tokens{each} would fit, or {slots} of {}",
+         slots of {context} tokens{each} would fit{shorter}",
         may >> 20,
-        need.share(may, context),
-        need.share(may, slots)
+        need.share(may, context)
     ))
 }
 
@@ -157,6 +161,14 @@ mod tests {
             ),
             "{text}"
         );
+        // A token in each of as many slots as there are tokens, and in no more.
+        let tokens = (1 << 20) as usize;
+        let most = what_fits(free, tokens, need).unwrap_err();
+        assert!(most.ends_with("16 slots of 65536 tokens would fit, or 1048576 of 1"), "{most}");
+        for slots in [tokens + 1, 100_000_000] {
+            let text = what_fits(free, slots, need).unwrap_err();
+            assert!(text.ends_with("may be taken: 16 slots of 65536 tokens would fit"), "{text}");
+        }
         let huge = Need { token: 1 << 40, context: 2, ..need };
         assert!(what_fits(free, usize::MAX, huge).unwrap_err().contains("more bytes than can be counted"));
     }

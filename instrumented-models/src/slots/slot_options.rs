@@ -1,7 +1,7 @@
 //! What a decoder of slots is asked for, and what it says of its steps.
 
 use crate::slot_model::EagerCause;
-use candlescope_core::Ran as Recorded;
+use candlescope_core::Ran;
 use serde::Serialize;
 
 /// What a [`SlotDecoder`](super::SlotDecoder) is made for.
@@ -43,7 +43,7 @@ pub enum SlotStepRun {
     Eager(EagerCause),
 }
 
-impl From<SlotStepRun> for Recorded {
+impl From<SlotStepRun> for Ran {
     fn from(ran: SlotStepRun) -> Self {
         match ran {
             SlotStepRun::Replay { .. } => Self::Replay,

@@ -2,8 +2,8 @@
 
 use super::{WeightError, WeightSource};
 use crate::config::{EMBEDDED, ModelConfig};
-use crate::splitmix::next;
 use candle_core::{DType, Device, Tensor};
+use candlescope_core::splitmix::next;
 
 /// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at
 /// any depth. Never zeros, because a chip computes with zeros faster and with less power than with real weights.

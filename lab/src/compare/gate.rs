@@ -12,7 +12,7 @@ use candlescope_compare::{
     compare, figures_of, level_changes,
 };
 use candlescope_core::HostNs;
-use candlescope_core::numbers::DAY_NS;
+use candlescope_core::numbers::day_number;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ fn gate_at(side: &Side, dir: &Path, options: &CompareOptions, now_ns: i64) -> Re
         baseline: dir.to_path_buf(),
         saved_ns: baseline.saved_ns,
         history: entries.len() + 1,
-        days: days.iter().map(|day| date(day.day.time_ns)).collect::<BTreeSet<_>>().len(),
+        days: days.iter().map(|day| day_number(day.day.time_ns)).collect::<BTreeSet<_>>().len(),
         shifts,
         comparison,
         not_read,
@@ -154,11 +154,6 @@ impl HistoryDay {
     }
 }
 
-/// The date of a time, as a number of days.
-fn date(time_ns: i64) -> i64 {
-    time_ns.div_euclid(DAY_NS)
-}
-
 /// Days before `now_ns`: those of the baseline, and one for each later date with entries.
 fn by_day(baseline: &Baseline, entries: &[HistoryEntry], now_ns: i64) -> Vec<HistoryDay> {
     let known = baseline.runs.iter().all(|run| run.started_ns > 0);
@@ -168,10 +163,13 @@ fn by_day(baseline: &Baseline, entries: &[HistoryEntry], now_ns: i64) -> Vec<His
             vec![Day { time_ns: baseline.saved_ns, figures: figures_of(&baseline.runs.iter().collect::<Vec<_>>()) }]
         }
     };
-    let last = of_baseline.last().map_or(i64::MIN, |day| date(day.time_ns));
+    let last = of_baseline.last().map_or(i64::MIN, |day| day_number(day.time_ns));
     let mut later: BTreeMap<i64, Vec<&HistoryEntry>> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| date(entry.time_ns) > last && date(entry.time_ns) < date(now_ns)) {
-        later.entry(date(entry.time_ns)).or_default().push(entry);
+    for entry in entries {
+        let day = day_number(entry.time_ns);
+        if day > last && day < day_number(now_ns) {
+            later.entry(day).or_default().push(entry);
+        }
     }
     let figures = |entry: &HistoryEntry| match entry.figures.is_empty() {
         true => BTreeMap::from([(STEP.to_string(), entry.step_ns)]),
@@ -205,7 +203,8 @@ fn shifts(days: &[HistoryDay], margin: f64, alpha: f64) -> Vec<Shift> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_compare::{Doubt, KindFacts, Sampled};
+    use candlescope_compare::{Doubt, KindFacts, RunFigure};
+    use candlescope_core::numbers::DAY_NS;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
@@ -240,12 +239,12 @@ mod tests {
                 + (1.0 - self.passed_on * self.passed_on).sqrt() * self.days_differ * self.normal();
             let run = |n: i64, machine: &mut Self| {
                 let took = 1e6 * (machine.day + slower + 0.01 * machine.normal()).exp();
-                let kind = KindFacts { steps: 64, host_ns: Sampled::whole(took), ..KindFacts::default() };
+                let kind = KindFacts { steps: 64, host_ns: RunFigure::whole(took), ..KindFacts::default() };
                 RunFacts {
                     run_id: format!("{}-{n}", machine.now_ns / DAY_NS),
                     started_ns: machine.now_ns + n * 1_000_000_000,
                     kinds: [("decode".to_string(), kind)].into(),
-                    step_ns: Some(Sampled::whole(took)),
+                    step_ns: Some(RunFigure::whole(took)),
                     ..RunFacts::default()
                 }
             };

@@ -2,8 +2,9 @@
 
 use super::error::CompareFailed;
 use crate::method::Sample;
-use crate::study::{CaseSummary, JOURNAL_FILE, Study, summaries};
-use candlescope_compare::{CaseValues, CasesSide, RunFacts, Sampled};
+use crate::study::{CaseSummary, Study, summaries};
+use candlescope_compare::{CaseValues, CasesSide, RunFacts, RunFigure};
+use candlescope_core::study_files::JOURNAL_FILE;
 use candlescope_figures::stats::percentile_of;
 use candlescope_reader::{ReadLimits, Run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +46,7 @@ pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) 
 
 fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValues {
     let names: BTreeSet<&String> = summary.plain.iter().flat_map(|sample| sample.measurement.figures.keys()).collect();
-    let mut figures: BTreeMap<String, Vec<Sampled>> = BTreeMap::new();
+    let mut figures: BTreeMap<String, Vec<RunFigure>> = BTreeMap::new();
     let mut add = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
         if let Some(values) = by_process(summary.plain.iter(), of) {
             figures.insert(name.to_string(), values);
@@ -74,7 +75,7 @@ fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValu
 fn by_process<'a>(
     samples: impl Iterator<Item = &'a Sample>,
     of: &dyn Fn(&Sample) -> Option<f64>,
-) -> Option<Vec<Sampled>> {
+) -> Option<Vec<RunFigure>> {
     let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in samples {
         processes.entry(sample.process).or_default().push(of(sample)?);
@@ -85,7 +86,7 @@ fn by_process<'a>(
     let single = processes.len() == 1;
     let values = processes.into_values().map(|values| {
         let value = percentile_of(&values, 0.5)?;
-        Some(Sampled { value, parts: if single { values } else { Vec::new() } })
+        Some(RunFigure { value, parts: if single { values } else { Vec::new() } })
     });
     values.collect()
 }

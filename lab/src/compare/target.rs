@@ -1,10 +1,10 @@
 //! What a path given on the command line holds.
 
 use super::error::CompareFailed;
-use crate::study;
 use candlescope_compare::{RunFacts, Side};
 use candlescope_core::RecordKind;
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_core::study_files;
 use candlescope_reader::{ReadLimits, Run};
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn is_run(dir: &Path) -> bool {
 }
 
 fn is_study(dir: &Path) -> bool {
-    dir.join(study::MANIFEST_FILE).is_file()
+    dir.join(study_files::MANIFEST_FILE).is_file()
 }
 
 /// Folders inside a folder, by name.

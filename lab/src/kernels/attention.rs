@@ -1,6 +1,6 @@
 //! Attention over a context, with grouped queries, as candle's models compute it without flash attention.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -36,7 +36,7 @@ fn sizes(shape: &Shape) -> [usize; 5] {
 
 /// candle's `llama`, from keys and values as they lie in its cache: they are repeated for the heads that share them,
 /// everything is widened to f32, the scores are masked, and the result goes back to the type of the queries.
-fn prepare(shape: &Shape, tokens: usize, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+fn prepare(shape: &Shape, tokens: usize, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
     let [batch, heads, kv_heads, head, context] = sizes(shape);
     let q = inputs.values((batch, heads, tokens, head), element)?;
     let k = inputs.values((batch, kv_heads, context, head), element)?;
@@ -46,7 +46,7 @@ fn prepare(shape: &Shape, tokens: usize, element: Element, inputs: &mut Inputs) 
         tokens => Some(build_additive_causal_mask(tokens, context - tokens, None, inputs.device(), DType::F32)?),
     };
     let operands = [vec![q, k, v], mask.into_iter().collect()].concat();
-    Ok(Prepared::new(operands, move |xs| attend(xs, heads / kv_heads, head)))
+    Ok(PreparedKernel::new(operands, move |xs| attend(xs, heads / kv_heads, head)))
 }
 
 fn attend(xs: &[Tensor], group: usize, head: usize) -> CandleResult<Tensor> {
@@ -86,7 +86,7 @@ impl Kernel for Prefill {
         work(self.name(), shape, shape.get("context"), element)
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         prepare(shape, shape.get("context"), element, inputs)
     }
 }
@@ -116,7 +116,7 @@ impl Kernel for Decode {
         work(self.name(), shape, 1, element)
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         prepare(shape, 1, element, inputs)
     }
 }

@@ -1,6 +1,6 @@
 //! Convolution of images.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -55,13 +55,13 @@ impl Kernel for Convolution {
         Ok(Work::from(cost).with_intermediate(unfolded))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (batch, channels, out) = (shape.get("batch"), shape.get("in"), shape.get("out"));
         let (side, filter) = (shape.get("side"), shape.get("filter"));
         let images = inputs.values((batch, channels, side, side), element)?;
         let filters = inputs.values((out, channels, filter, filter), element)?;
         let config = Conv2dConfig { padding: filter / 2, stride: shape.get("stride"), ..Conv2dConfig::default() };
         let layer = Conv2d::new(filters.clone(), None, config);
-        Ok(Prepared::new(vec![images, filters], move |xs| layer.forward(&xs[0])))
+        Ok(PreparedKernel::new(vec![images, filters], move |xs| layer.forward(&xs[0])))
     }
 }

@@ -1,6 +1,6 @@
 //! Operations element by element, and sums with a row.
 
-use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
@@ -78,13 +78,13 @@ impl Kernel for Elementwise {
         Ok(work.with_intermediate(work.io_bytes))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
         let mut operands =
             (0..self.reads.0).map(|_| inputs.values((rows, width), element)).collect::<CandleResult<Vec<_>>>()?;
         if self.reads.1 {
             operands.push(inputs.values(width, element)?);
         }
-        Ok(Prepared::new(operands, self.apply))
+        Ok(PreparedKernel::new(operands, self.apply))
     }
 }

@@ -1,6 +1,6 @@
 //! Looking up rows of a table.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -35,10 +35,10 @@ impl Kernel for Lookup {
         Ok(Work { memory_bytes, ..cost.into() })
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (tokens, vocab, width) = (shape.get("tokens"), shape.get("vocab"), shape.get("width"));
         let operands = vec![inputs.ids(tokens, vocab)?, inputs.values((vocab, width), element)?];
         let layer = Embedding::new(operands[1].clone(), width);
-        Ok(Prepared::new(operands, move |xs| layer.forward(&xs[0])))
+        Ok(PreparedKernel::new(operands, move |xs| layer.forward(&xs[0])))
     }
 }

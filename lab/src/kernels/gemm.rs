@@ -1,6 +1,6 @@
 //! Matrix products with dense weights.
 
-use super::kernel::{Kernel, Prepared, Size, Work, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -36,10 +36,10 @@ impl Kernel for Gemm {
         Ok(work(shape, element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (m, n, k) = (shape.get("m"), shape.get("n"), shape.get("k"));
         let operands = vec![inputs.values((m, k), element)?, inputs.values((k, n), element)?];
-        Ok(Prepared::new(operands, |xs| xs[0].matmul(&xs[1])))
+        Ok(PreparedKernel::new(operands, |xs| xs[0].matmul(&xs[1])))
     }
 }
 
@@ -61,10 +61,10 @@ impl Kernel for Projection {
         Ok(work(shape, element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (m, n, k) = (shape.get("m"), shape.get("n"), shape.get("k"));
         let operands = vec![inputs.values((m, k), element)?, inputs.values((n, k), element)?];
         let layer = Linear::new(operands[1].clone(), None);
-        Ok(Prepared::new(operands, move |xs| layer.forward(&xs[0])))
+        Ok(PreparedKernel::new(operands, move |xs| layer.forward(&xs[0])))
     }
 }

@@ -1,7 +1,7 @@
 //! The three steps of attention as candlescope's instrumented layers compute them: query heads that share a key head
 //! are rows of one product, so keys and values are never repeated, and only the softmax is in f32.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
@@ -88,12 +88,12 @@ impl Kernel for Scores {
         Ok(Sizes::of(shape).check(self.name(), shape)?.product(element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         let sizes = Sizes::of(shape);
         let Sizes { batch, heads, kv_heads, head, tokens, context } = sizes;
         let queries = inputs.values((batch, heads, tokens, head), element)?;
         let keys = inputs.values((batch, kv_heads, context, head), element)?;
-        Ok(Prepared::new(vec![queries, keys], move |xs| {
+        Ok(PreparedKernel::new(vec![queries, keys], move |xs| {
             let queries = (&xs[0] * (1. / (head as f64).sqrt()))?.reshape(sizes.stacked(head))?;
             queries.matmul(&xs[1].t()?)?.reshape((batch, heads, tokens, context))
         }))
@@ -128,14 +128,14 @@ impl Kernel for Weights {
         Ok(work.with_flops(scores.saturating_mul(flops_an_element::SOFTMAX)).with_intermediate(in_f32))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         let Sizes { batch, heads, tokens, context, .. } = Sizes::of(shape);
         let mut operands = vec![inputs.values((batch, heads, tokens, context), element)?];
         if tokens > 1 {
             let mask = build_additive_causal_mask(tokens, context - tokens, None, inputs.device(), DType::F32)?;
             operands.push(mask);
         }
-        Ok(Prepared::new(operands, |xs| {
+        Ok(PreparedKernel::new(operands, |xs| {
             let scores = xs[0].to_dtype(DType::F32)?;
             let scores = match xs.get(1) {
                 Some(mask) => scores.broadcast_add(mask)?,
@@ -163,12 +163,12 @@ impl Kernel for Context {
         Ok(Sizes::of(shape).check(self.name(), shape)?.product(element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<PreparedKernel> {
         let sizes = Sizes::of(shape);
         let Sizes { batch, heads, kv_heads, head, tokens, context } = sizes;
         let weights = inputs.values((batch, heads, tokens, context), Element::F32)?;
         let values = inputs.values((batch, kv_heads, context, head), element)?;
-        Ok(Prepared::new(vec![weights, values], move |xs| {
+        Ok(PreparedKernel::new(vec![weights, values], move |xs| {
             let weights = xs[0].to_dtype(xs[1].dtype())?.reshape(sizes.stacked(context))?;
             let context = weights.matmul(&xs[1])?.reshape((batch, heads, tokens, head))?.transpose(1, 2)?;
             context.reshape((batch, tokens, heads * head))

@@ -83,19 +83,19 @@ pub trait Kernel: Send + Sync {
     ///
     /// # Errors
     /// candle cannot make them.
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared>;
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel>;
 }
 
 /// Computes an output from inputs.
 type KernelCall = Box<dyn Fn(&[Tensor]) -> candle_core::Result<Tensor>>;
 
 /// Inputs, and the operation on them.
-pub struct Prepared {
+pub struct PreparedKernel {
     inputs: Vec<Tensor>,
     apply: KernelCall,
 }
 
-impl Prepared {
+impl PreparedKernel {
     /// `apply` on these inputs.
     pub(super) fn new(inputs: Vec<Tensor>, apply: impl Fn(&[Tensor]) -> candle_core::Result<Tensor> + 'static) -> Self {
         Self { inputs, apply: Box::new(apply) }

@@ -11,7 +11,7 @@ use crate::operands::Element;
 const ALL: &[&'static dyn Kernel] = &[
     &gemm::Gemm,
     &gemm::Projection,
-    &quantised::Quantised,
+    &quantised::QuantisedMatMul,
     &conv2d::Convolution,
     &lstm::Lstm,
     &norms::LayerNormGelu,
@@ -30,7 +30,7 @@ const ALL: &[&'static dyn Kernel] = &[
     &rotary::Rotary,
     &embedding::Lookup,
     &sampling::Greedy,
-    &sampling::Drawn,
+    &sampling::TopKThenTopP,
 ];
 
 /// Every kernel that can be measured, products of matrices first and sampling last.

@@ -1,6 +1,6 @@
 //! A recurrent layer.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -41,7 +41,7 @@ impl Kernel for Lstm {
         Ok(Work::from(cost).with_intermediate(states))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (batch, length) = (shape.get("batch"), shape.get("length"));
         let (features, hidden) = (shape.get("in"), shape.get("hidden"));
         let xs = inputs.values((batch, length, features), element)?;
@@ -55,6 +55,6 @@ impl Kernel for Lstm {
         let named = VarBuilder::from_tensors(named, element.activations(), inputs.device());
         let layer = lstm(features, hidden, LSTMConfig::default(), named)?;
         let operands = [vec![xs], weights.into_iter().map(|(_, w)| w).collect()].concat();
-        Ok(Prepared::new(operands, move |xs| layer.states_to_tensor(&layer.seq(&xs[0])?)))
+        Ok(PreparedKernel::new(operands, move |xs| layer.states_to_tensor(&layer.seq(&xs[0])?)))
     }
 }

@@ -24,7 +24,7 @@ mod sampling;
 mod sizes;
 mod softmax;
 
-pub use kernel::{Kernel, Prepared, Size, Work};
+pub use kernel::{Kernel, PreparedKernel, Size, Work};
 pub use kernel_error::KernelError;
 pub use kernel_table::{STREAM_ELAPSED, TABLE_NAME, table, write};
 pub use list::{KernelCase, all, by_name, cases};

@@ -1,6 +1,6 @@
 //! Normalisations: LayerNorm, the same with the GELU after it, and RMSNorm.
 
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, bytes, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -46,12 +46,12 @@ impl Kernel for LayerNormGelu {
         Ok(work(shape, element, 2, LAYER_NORM + GELU_ERF).with_intermediate(between))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
         let xs = inputs.values((rows, width), element)?;
         let (weight, bias) = (inputs.scales(width, element)?, inputs.values(width, element)?);
         let layer = LayerNorm::new(weight.clone(), bias.clone(), EPSILON);
-        Ok(Prepared::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])?.gelu_erf()))
+        Ok(PreparedKernel::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])?.gelu_erf()))
     }
 }
 
@@ -72,12 +72,12 @@ impl Kernel for Layer {
         Ok(work(shape, element, 2, LAYER_NORM))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
         let xs = inputs.values((rows, width), element)?;
         let (weight, bias) = (inputs.scales(width, element)?, inputs.values(width, element)?);
         let layer = LayerNorm::new(weight.clone(), bias.clone(), EPSILON);
-        Ok(Prepared::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])))
+        Ok(PreparedKernel::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])))
     }
 }
 
@@ -98,11 +98,11 @@ impl Kernel for Rms {
         Ok(work(shape, element, 1, RMS_NORM))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
         let xs = inputs.values((rows, width), element)?;
         let weight = inputs.scales(width, element)?;
         let layer = RmsNorm::new(weight.clone(), EPSILON);
-        Ok(Prepared::new(vec![xs, weight], move |xs| layer.forward(&xs[0])))
+        Ok(PreparedKernel::new(vec![xs, weight], move |xs| layer.forward(&xs[0])))
     }
 }

@@ -1,6 +1,6 @@
 //! Matrix products with quantised weights.
 
-use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -11,9 +11,9 @@ use candlescope_models::weights::quantize_onto;
 use candlescope_work::operation::linear;
 
 /// candle's `QMatMul`: f32 activations by weights in GGML's blocks.
-pub(super) struct Quantised;
+pub(super) struct QuantisedMatMul;
 
-impl Kernel for Quantised {
+impl Kernel for QuantisedMatMul {
     fn name(&self) -> &'static str {
         "qmatmul"
     }
@@ -43,7 +43,7 @@ impl Kernel for Quantised {
         Ok(linear(m, k, n, weights, element.width()).into())
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (m, n, k) = (shape.get("m"), shape.get("n"), shape.get("k"));
         let xs = inputs.values((m, k), element)?;
         let dense = inputs.values((n, k), element)?;
@@ -51,6 +51,6 @@ impl Kernel for Quantised {
         // Quantised on the host, which has all types.
         let weights = quantize_onto(&dense, dtype, inputs.device())?;
         let product = QMatMul::from_qtensor(weights)?;
-        Ok(Prepared::new(vec![xs], move |xs| product.forward(&xs[0])))
+        Ok(PreparedKernel::new(vec![xs], move |xs| product.forward(&xs[0])))
     }
 }

@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 
-use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -41,12 +41,12 @@ impl Kernel for Rotary {
         Ok(work.with_flops(elements.saturating_mul(flops_an_element::ROTARY)))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let (batch, heads) = (shape.get("batch"), shape.get("heads"));
         let (tokens, head) = (shape.get("tokens"), shape.get("head"));
         let xs = inputs.values((batch, heads, tokens, head), element)?;
         let angles = inputs.values((tokens, head / 2), element)?;
         let operands = vec![xs, angles.cos()?, angles.sin()?];
-        Ok(Prepared::new(operands, |xs| candle_nn::rotary_emb::rope(&xs[0], &xs[1], &xs[2])))
+        Ok(PreparedKernel::new(operands, |xs| candle_nn::rotary_emb::rope(&xs[0], &xs[1], &xs[2])))
     }
 }

@@ -1,6 +1,6 @@
 //! A kernel as a case of the measuring engine.
 
-use super::kernel::Prepared;
+use super::kernel::PreparedKernel;
 use super::list::KernelCase;
 use super::recording::Recording;
 use crate::hardware::{CacheFlush, DeviceTimer, case_error, free_memory};
@@ -94,7 +94,7 @@ struct KernelRun {
 }
 
 struct ReadyKernel {
-    pool: Vec<Prepared>,
+    pool: Vec<PreparedKernel>,
     next: usize,
     timer: Option<DeviceTimer>,
 }
@@ -112,7 +112,7 @@ impl KernelRun {
     }
 
     /// Empties the caches, or fills the device's queue so that it does not wait for the host within the measured time.
-    fn before(&self, prepared: &Prepared) -> candle_core::Result<()> {
+    fn before(&self, prepared: &PreparedKernel) -> candle_core::Result<()> {
         if let Some(flush) = self.flush.borrow_mut().as_mut() {
             flush.flush()?;
         } else if !self.options.device.is_cpu() {
@@ -126,7 +126,12 @@ impl KernelRun {
         Ok(())
     }
 
-    fn once(&self, prepared: &Prepared, timer: Option<&DeviceTimer>, mode: Mode) -> candle_core::Result<Measurement> {
+    fn once(
+        &self,
+        prepared: &PreparedKernel,
+        timer: Option<&DeviceTimer>,
+        mode: Mode,
+    ) -> candle_core::Result<Measurement> {
         self.before(prepared)?;
         if let Some(timer) = timer {
             timer.begin()?;

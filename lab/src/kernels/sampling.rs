@@ -1,7 +1,7 @@
 //! Choosing the next token from logits. The chosen numbers are on the host when a run ends, as a generation loop needs
 //! them.
 
-use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -21,7 +21,7 @@ pub(super) struct Greedy;
 
 /// A token of each sequence, drawn by candle's `LogitsProcessor` among the 40 most likely that together reach 0.95, at
 /// temperature 0.8.
-pub(super) struct Drawn;
+pub(super) struct TopKThenTopP;
 
 /// No FLOPs are counted. The logits once, and a 32-bit number for each sequence.
 fn work(shape: &Shape, element: Element) -> Work {
@@ -50,13 +50,13 @@ impl Kernel for Greedy {
         Ok(work(shape, element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let logits = inputs.values((shape.get("batch"), shape.get("vocab")), element)?;
-        Ok(Prepared::new(vec![logits], |xs| xs[0].argmax(D::Minus1)?.to_device(&Device::Cpu)))
+        Ok(PreparedKernel::new(vec![logits], |xs| xs[0].argmax(D::Minus1)?.to_device(&Device::Cpu)))
     }
 }
 
-impl Kernel for Drawn {
+impl Kernel for TopKThenTopP {
     fn name(&self) -> &'static str {
         "sampling"
     }
@@ -81,11 +81,11 @@ impl Kernel for Drawn {
         Ok(work(shape, element))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let logits = inputs.values((shape.get("batch"), shape.get("vocab")), element)?;
         let rule = Sampling::TopKThenTopP { k: K, p: P, temperature: TEMPERATURE };
         let sampler = RefCell::new(LogitsProcessor::from_sampling(inputs.seed(), rule));
-        Ok(Prepared::new(vec![logits], move |xs| {
+        Ok(PreparedKernel::new(vec![logits], move |xs| {
             let logits = xs[0].to_device(&Device::Cpu)?;
             let rows = (0..logits.dim(0)?).map(|row| sampler.borrow_mut().sample(&logits.get(row)?));
             let chosen = rows.collect::<candle_core::Result<Vec<u32>>>()?;

@@ -1,6 +1,6 @@
 //! Softmax over the last dimension.
 
-use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel::{Kernel, PreparedKernel, Size, Work, product, size};
 use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
@@ -31,8 +31,8 @@ impl Kernel for Softmax {
         Ok(work.with_flops(elements.saturating_mul(flops_an_element::SOFTMAX)))
     }
 
-    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<PreparedKernel> {
         let xs = inputs.values((shape.get("rows"), shape.get("width")), element)?;
-        Ok(Prepared::new(vec![xs], |xs| candle_nn::ops::softmax_last_dim(&xs[0])))
+        Ok(PreparedKernel::new(vec![xs], |xs| candle_nn::ops::softmax_last_dim(&xs[0])))
     }
 }

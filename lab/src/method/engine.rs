@@ -3,7 +3,7 @@
 use super::cancel::Cancel;
 use super::case::{Case, CaseError, CaseId, Measurement, Mode};
 use super::options::Method;
-use super::sample::{Sample, SampleVerdict, Sink, SinkError, Stopped};
+use super::sample::{CaseEnd, Sample, SampleVerdict, Sink, SinkError};
 use super::settling::SettlingRule;
 use super::stop_reason::StopReason;
 use super::surroundings::{Reading, Surroundings};
@@ -47,7 +47,7 @@ pub enum Event<'a> {
     /// A case ended in this process, whatever the reason.
     Stopped {
         /// Which case, and what ended it.
-        stopped: &'a Stopped,
+        stopped: &'a CaseEnd,
         /// As for [`Event::Sampled`].
         share: f64,
     },
@@ -55,7 +55,7 @@ pub enum Event<'a> {
 
 /// How a measurement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum MeasurementEnd {
     /// All cases ended, those that failed or did not fit into memory included.
     Done,
     /// It was cancelled; what was taken until then is kept.
@@ -142,7 +142,7 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// When a sample cannot be kept.
-    pub fn run(mut self, cases: &mut [Box<dyn Case + '_>], sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+    pub fn run(mut self, cases: &mut [Box<dyn Case + '_>], sink: &mut dyn Sink) -> Result<MeasurementEnd, SinkError> {
         let sentences = self.surroundings.disturbances();
         if !sentences.is_empty() {
             sink.disturbed(self.process, &sentences)?;
@@ -163,11 +163,11 @@ impl<'a> Engine<'a> {
                 todo.drain(..group).map(|case| State::new(case.as_mut(), &self.taken)).collect();
             ended += group.len();
             let done = Group { engine: &mut self, states: group, all, before: ended }.run(&mut order, sink)?;
-            if done == Ended::Cancelled {
-                return Ok(Ended::Cancelled);
+            if done == MeasurementEnd::Cancelled {
+                return Ok(MeasurementEnd::Cancelled);
             }
         }
-        Ok(Ended::Done)
+        Ok(MeasurementEnd::Done)
     }
 }
 
@@ -238,9 +238,9 @@ struct Group<'g, 'a, 'c, 'd> {
 }
 
 impl Group<'_, '_, '_, '_> {
-    fn run(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+    fn run(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<MeasurementEnd, SinkError> {
         let outcome = self.measure(order, sink);
-        if !matches!(outcome, Ok(Ended::Done)) {
+        if !matches!(outcome, Ok(MeasurementEnd::Done)) {
             for place in 0..self.states.len() {
                 match outcome {
                     _ if self.states[place].ended => {}
@@ -252,35 +252,35 @@ impl Group<'_, '_, '_, '_> {
         outcome
     }
 
-    fn measure(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+    fn measure(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<MeasurementEnd, SinkError> {
         for place in 0..self.states.len() {
-            if self.warm_up(place, sink)? == Ended::Cancelled {
-                return Ok(Ended::Cancelled);
+            if self.warm_up(place, sink)? == MeasurementEnd::Cancelled {
+                return Ok(MeasurementEnd::Cancelled);
             }
         }
         loop {
             let mut open: Vec<usize> = (0..self.states.len()).filter(|place| !self.states[*place].ended).collect();
             if open.is_empty() {
-                return Ok(Ended::Done);
+                return Ok(MeasurementEnd::Done);
             }
             open.shuffle(order);
             for place in open {
                 if self.engine.cancel.is_cancelled() {
-                    return Ok(Ended::Cancelled);
+                    return Ok(MeasurementEnd::Cancelled);
                 }
                 self.advance(place, sink)?;
             }
         }
     }
 
-    fn warm_up(&mut self, place: usize, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+    fn warm_up(&mut self, place: usize, sink: &mut dyn Sink) -> Result<MeasurementEnd, SinkError> {
         if let Err(error) = self.states[place].case.prepare() {
             self.fail(place, &error, sink)?;
-            return Ok(Ended::Done);
+            return Ok(MeasurementEnd::Done);
         }
         loop {
             if self.engine.cancel.is_cancelled() {
-                return Ok(Ended::Cancelled);
+                return Ok(MeasurementEnd::Cancelled);
             }
             let state = &mut self.states[place];
             match state.warm_up.state(&self.engine.method) {
@@ -292,9 +292,9 @@ impl Group<'_, '_, '_, '_> {
                     // larger: whoever stops it has something.
                     let sorted = self.engine.round == 0 && state.case.size() > 0;
                     return match warm {
-                        _ if sorted => self.advance(place, sink).map(|()| Ended::Done),
-                        Warm::OutOfTime => self.advance(place, sink).map(|()| Ended::Done),
-                        _ => Ok(Ended::Done),
+                        _ if sorted => self.advance(place, sink).map(|()| MeasurementEnd::Done),
+                        Warm::OutOfTime => self.advance(place, sink).map(|()| MeasurementEnd::Done),
+                        _ => Ok(MeasurementEnd::Done),
                     };
                 }
             }
@@ -318,7 +318,7 @@ impl Group<'_, '_, '_, '_> {
                 }
                 Err(error) => {
                     self.fail(place, &error, sink)?;
-                    return Ok(Ended::Done);
+                    return Ok(MeasurementEnd::Done);
                 }
             }
         }
@@ -447,7 +447,7 @@ impl Group<'_, '_, '_, '_> {
         self.release(place);
         let (process, round) = (self.engine.process, self.engine.round);
         let state = &self.states[place];
-        let stopped = Stopped {
+        let stopped = CaseEnd {
             case: state.case.id().clone(),
             process,
             round,

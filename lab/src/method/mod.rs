@@ -23,7 +23,7 @@
 //!     cases.push(Box::new(Sum(CaseId::new("sum").param("n", n), vec![1.0; n as usize])));
 //! }
 //! let mut kept = InMemory::default();
-//! Engine::new(Method::default().runs(Some(5)), &mut Unknown).run(&mut cases, &mut kept)?;
+//! Engine::new(Method::default().runs(Some(5)), &mut NoSurroundings).run(&mut cases, &mut kept)?;
 //! assert_eq!(kept.samples.len(), 10);
 //! assert!(kept.stopped.iter().all(|case| case.reason == StopReason::RunsReached));
 //! # Ok::<(), SinkError>(())
@@ -44,12 +44,12 @@ mod warm_up;
 
 pub use cancel::Cancel;
 pub use case::{Case, CaseError, CaseId, Measurement, Mode, ParamValue};
-pub use engine::{Ended, Engine, Event};
+pub use engine::{Engine, Event, MeasurementEnd};
 #[cfg(feature = "gpu")]
 pub use gpu_surroundings::GpuSurroundings;
 pub use host_surroundings::HostSurroundings;
 pub use options::Method;
-pub use sample::{InMemory, Sample, SampleVerdict, Sink, SinkError, Stopped};
+pub use sample::{CaseEnd, InMemory, Sample, SampleVerdict, Sink, SinkError};
 pub use stop_reason::StopReason;
 pub(crate) use surroundings::ENERGY_LEAST;
-pub use surroundings::{Reading, Surroundings, Unknown};
+pub use surroundings::{NoSurroundings, Reading, Surroundings};

@@ -58,7 +58,7 @@ pub struct Sample {
 
 /// How a case ended in one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stopped {
+pub struct CaseEnd {
     /// Suite and parameters of what was measured.
     pub case: CaseId,
     /// Which start of the process.
@@ -92,7 +92,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// As for [`sample`](Self::sample).
-    fn stopped(&mut self, stopped: &Stopped) -> Result<(), SinkError>;
+    fn stopped(&mut self, stopped: &CaseEnd) -> Result<(), SinkError>;
 
     /// Keeps what disturbs the machine: one sentence each, before anything is measured.
     ///
@@ -112,7 +112,7 @@ pub struct InMemory {
     /// Samples in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// How cases ended, in that order.
-    pub stopped: Vec<Stopped>,
+    pub stopped: Vec<CaseEnd>,
     /// What disturbed the machine.
     pub disturbances: Vec<String>,
 }
@@ -123,7 +123,7 @@ impl Sink for InMemory {
         Ok(())
     }
 
-    fn stopped(&mut self, stopped: &Stopped) -> Result<(), SinkError> {
+    fn stopped(&mut self, stopped: &CaseEnd) -> Result<(), SinkError> {
         self.stopped.push(stopped.clone());
         Ok(())
     }

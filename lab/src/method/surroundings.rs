@@ -56,9 +56,9 @@ pub trait Surroundings {
 
 /// No source at all.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unknown;
+pub struct NoSurroundings;
 
-impl Surroundings for Unknown {
+impl Surroundings for NoSurroundings {
     fn disturbances(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -2,7 +2,7 @@
 
 use super::matmul::{Product, ProductShape, Span};
 use super::peak_options::PeakOptions;
-use super::record::{Absent, Condition};
+use super::record::{Condition, MissingPeak};
 use super::stream_host::HostStream;
 use crate::hardware::{UNKNOWN_CACHE, free_memory, last_level_cache};
 use crate::method::{Case, CaseId};
@@ -56,12 +56,15 @@ pub(super) fn second(options: &PeakOptions, best: &[(Element, ProductShape)]) ->
 }
 
 /// What a device of this kind has none of, and why.
-pub(super) fn absent(options: &PeakOptions) -> Vec<Absent> {
+pub(super) fn absent(options: &PeakOptions) -> Vec<MissingPeak> {
     if !options.device.is_cpu() {
         return Vec::new();
     }
     let none = |kinds: &[PeakKind], reason: &str| {
-        kinds.iter().map(|kind| Absent { kind: *kind, dtype: None, reason: reason.to_string() }).collect::<Vec<_>>()
+        kinds
+            .iter()
+            .map(|kind| MissingPeak { kind: *kind, dtype: None, reason: reason.to_string() })
+            .collect::<Vec<_>>()
     };
     let launches = [PeakKind::Launch, PeakKind::Gap, PeakKind::GraphGap];
     let copies = [PeakKind::HostToDevice, PeakKind::DeviceToHost];

@@ -4,8 +4,10 @@ use super::cases::{SUITE, SWEEP, absent, first, second, threads};
 use super::identity::DeviceIdentity;
 use super::matmul::ProductShape;
 use super::peak_options::PeakOptions;
-use super::record::{Absent, Condition, PeakFigure, Peaks};
-use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Sample, Sink, SinkError, Stopped, Surroundings};
+use super::record::{Condition, MissingPeak, PeakFigure, Peaks};
+use crate::method::{
+    Cancel, CaseEnd, CaseId, Engine, Event, MeasurementEnd, Method, Sample, Sink, SinkError, Surroundings,
+};
 use crate::operands::Element;
 use crate::study::{CaseSummary, Records, summaries};
 use candlescope_figures::stats::{Distribution, percentile_of};
@@ -53,13 +55,13 @@ pub fn measure(
     device: DeviceIdentity,
     driver: Driver<'_>,
     sink: &mut dyn Sink,
-) -> Result<(Peaks, Ended), SinkError> {
+) -> Result<(Peaks, MeasurementEnd), SinkError> {
     let mut kept = StudySink { sink, records: Records::default(), disturbed: Vec::new() };
     let Driver { method, surroundings, cancel, observe } = driver;
     let mut cases = first(options);
     let mut ended = engine(method.clone(), surroundings, &cancel, observe).run(&mut cases, &mut kept)?;
     drop(cases);
-    if ended == Ended::Done {
+    if ended == MeasurementEnd::Done {
         let best = best_shapes(options, &kept.records, kept.is_disturbed());
         let mut cases = second(options, &best);
         let runs = if options.quick { 1 } else { LONG_SAMPLES };
@@ -111,7 +113,7 @@ impl Sink for StudySink<'_> {
         self.sink.sample(sample)
     }
 
-    fn stopped(&mut self, stopped: &Stopped) -> Result<(), SinkError> {
+    fn stopped(&mut self, stopped: &CaseEnd) -> Result<(), SinkError> {
         self.records.stopped.push(stopped.clone());
         self.sink.stopped(stopped)
     }
@@ -196,7 +198,7 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
             let reason = summary.detail.clone().unwrap_or_else(|| "no sample gave a figure".to_string());
             // A shape that does not fit says nothing about the others.
             if condition.as_deref() != Some(SWEEP) {
-                peaks.absent.push(Absent { kind, dtype, reason });
+                peaks.absent.push(MissingPeak { kind, dtype, reason });
             }
             continue;
         };
@@ -233,7 +235,7 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
                     .iter()
                     .filter(|stopped| text(&stopped.case, "dtype").as_deref() == Some(element.name()));
                 let reason = failed.filter_map(|stopped| stopped.detail.clone()).next();
-                peaks.absent.push(Absent {
+                peaks.absent.push(MissingPeak {
                     kind: PeakKind::Flops,
                     dtype: Some(element.name().to_string()),
                     reason: reason.unwrap_or_else(|| "it was not measured".to_string()),

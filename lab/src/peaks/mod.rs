@@ -23,4 +23,4 @@ pub use measure::{Driver, measure, method, planned};
 pub use peak_error::PeaksError;
 pub use peak_options::PeakOptions;
 pub use peak_table::{TABLE_NAME, shown, table, to_json, write};
-pub use record::{Absent, Condition, FORMAT_VERSION, PeakFigure, Peaks};
+pub use record::{Condition, FORMAT_VERSION, MissingPeak, PeakFigure, Peaks};

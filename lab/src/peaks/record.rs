@@ -65,7 +65,7 @@ pub struct PeakFigure {
 
 /// A figure that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absent {
+pub struct MissingPeak {
     /// What it would be.
     pub kind: PeakKind,
     /// Element type, of matrix products.
@@ -96,7 +96,7 @@ pub struct Peaks {
     pub disturbed: Vec<String>,
     /// What could not be measured, and why.
     #[serde(default)]
-    pub absent: Vec<Absent>,
+    pub absent: Vec<MissingPeak>,
 }
 
 impl Peaks {

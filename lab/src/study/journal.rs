@@ -2,7 +2,7 @@
 
 use super::StudyError;
 use super::told_once::PROCESS;
-use crate::method::{Sample, Sink, SinkError, StopReason, Stopped};
+use crate::method::{CaseEnd, Sample, Sink, SinkError, StopReason};
 use candlescope_core::files::{open_append, open_regular};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ const SYNC_EVERY: Duration = Duration::from_millis(500);
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Line {
     Sample(Box<Sample>),
-    Stopped(Stopped),
+    Stopped(CaseEnd),
     Disturbed { process: u32, sentences: Vec<String> },
     Facts(Facts),
 }
@@ -97,7 +97,7 @@ impl Sink for Journal {
         self.line(&Line::Sample(Box::new(sample.clone())), false)
     }
 
-    fn stopped(&mut self, stopped: &Stopped) -> Result<(), SinkError> {
+    fn stopped(&mut self, stopped: &CaseEnd) -> Result<(), SinkError> {
         self.line(&Line::Stopped(stopped.clone()), true)
     }
 
@@ -112,7 +112,7 @@ pub struct Records {
     /// Samples in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// How cases ended in each process start, in that order; [`standing`](Self::standing) has those that still hold.
-    pub stopped: Vec<Stopped>,
+    pub stopped: Vec<CaseEnd>,
     /// What disturbed the machine.
     pub disturbances: Vec<String>,
     /// What the last process found out.
@@ -152,7 +152,7 @@ impl Records {
     /// [`Engine::skip`](crate::method::Engine::skip). A case that did not fit into memory is not tried again. One that
     /// failed is tried again when the study is gone on with: `first` is the first process start since then.
     pub fn done(&self, round: u32, profiled: bool, first: u32) -> HashSet<String> {
-        let ended = |stop: &&Stopped| match stop.reason {
+        let ended = |stop: &&CaseEnd| match stop.reason {
             StopReason::OutOfMemory | StopReason::Refused => true,
             StopReason::Failed => stop.process >= first,
             StopReason::Cancelled => false,
@@ -162,10 +162,10 @@ impl Records {
     }
 
     /// How cases ended, without failures after which the same part of the plan was tried again.
-    pub fn standing(&self) -> impl Iterator<Item = &Stopped> {
-        let part = |stop: &Stopped| (stop.case.key(), stop.round, stop.profiled);
+    pub fn standing(&self) -> impl Iterator<Item = &CaseEnd> {
+        let part = |stop: &CaseEnd| (stop.case.key(), stop.round, stop.profiled);
         let last: HashMap<_, usize> = self.stopped.iter().enumerate().map(|(at, stop)| (part(stop), at)).collect();
-        let stands = move |(at, stop): &(usize, &Stopped)| {
+        let stands = move |(at, stop): &(usize, &CaseEnd)| {
             stop.reason != StopReason::Failed || last.get(&part(stop)) == Some(at)
         };
         self.stopped.iter().enumerate().filter(stands).map(|(_, stop)| stop)

@@ -1,7 +1,7 @@
 //! `study.json`.
 
 use super::journal::Records;
-use crate::method::{CaseId, Method, Stopped};
+use crate::method::{CaseEnd, CaseId, Method};
 use candlescope_compare::Fingerprint;
 use candlescope_core::HostNs;
 use candlescope_core::run::{CANDLE_VERSION, RunManifest, env_key, option_key};
@@ -70,7 +70,7 @@ pub struct Manifest {
     /// Every process start that measured a part of it, in order, also one that was cut off.
     pub processes: Vec<ProcessStart>,
     /// Why each case stopped, by process start.
-    pub stops: Vec<Stopped>,
+    pub stops: Vec<CaseEnd>,
     /// Process starts that were planned for plain samples: with fewer than planned the study is not complete.
     pub rounds: u32,
     /// Further facts of a suite.

@@ -38,15 +38,12 @@ pub use told_once::told_once;
 
 use crate::method::CaseId;
 use candlescope_core::files::{open_regular, read_limited, remove_unfinished, write_whole};
+use candlescope_core::study_files::{JOURNAL_FILE, MANIFEST_FILE, RESULTS_FILE};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Name of the file that says what a study is.
-pub const MANIFEST_FILE: &str = "study.json";
-/// Name of the file that samples are appended to.
-pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// Largest `study.json`, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
 /// As many bytes of `results.csv` show whether it has rows.
@@ -190,7 +187,7 @@ impl Study {
         let has_rows = match read {
             // One line is the names of columns.
             Ok(_) => start.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).nth(1).is_some(),
-            Err(_) => ["results.parquet", "results.json"].iter().any(|name| self.dir.join(name).exists()),
+            Err(_) => [RESULTS_FILE, "results.json"].iter().any(|name| self.dir.join(name).exists()),
         };
         has_rows || self.manifest.stops.iter().any(|stopped| stopped.samples > 0)
     }
@@ -217,7 +214,7 @@ impl Study {
         let records = self.whole_records()?;
         self.update(|manifest| manifest.end(state, &records))?;
         let table = rows::table(&self.manifest, &records)?;
-        let path = self.dir.join("results.parquet");
+        let path = self.dir.join(RESULTS_FILE);
         table.write_parquet(&path).map_err(|cause| StudyError::Write { path, cause })?;
         self.write("results.csv", table.csv().as_bytes())?;
         let object = json!({

@@ -4,7 +4,7 @@ use super::StudyError;
 use super::journal::Records;
 use super::manifest::Manifest;
 use super::table::{Column, Table};
-use crate::method::{CaseId, Mode, ParamValue, Sample, StopReason, Stopped};
+use crate::method::{CaseEnd, CaseId, Mode, ParamValue, Sample, StopReason};
 use std::collections::{BTreeSet, HashMap};
 
 /// Columns that every study has. Parameters stand behind `suite`, further figures of a suite at the end.
@@ -33,8 +33,8 @@ pub const FIXED_COLUMNS: [&str; 20] = [
 
 /// A sample, or how a case ended that gave none.
 enum Row<'a> {
-    Sample(&'a Sample, Option<&'a Stopped>),
-    None(&'a Stopped),
+    Sample(&'a Sample, Option<&'a CaseEnd>),
+    None(&'a CaseEnd),
 }
 
 impl Row<'_> {
@@ -52,7 +52,7 @@ impl Row<'_> {
         }
     }
 
-    fn stopped(&self) -> Option<&Stopped> {
+    fn stopped(&self) -> Option<&CaseEnd> {
         match self {
             Self::Sample(_, stopped) => *stopped,
             Self::None(stopped) => Some(stopped),
@@ -117,7 +117,7 @@ pub fn table(manifest: &Manifest, records: &Records) -> Result<Table, StudyError
 
 /// Samples in the order of the journal, then cases that gave none.
 fn rows(records: &Records) -> Vec<Row<'_>> {
-    let mut ends: HashMap<(u32, bool, String), &Stopped> = HashMap::new();
+    let mut ends: HashMap<(u32, bool, String), &CaseEnd> = HashMap::new();
     for stopped in &records.stopped {
         ends.insert((stopped.process, stopped.profiled, stopped.case.key()), stopped);
     }

@@ -1,7 +1,7 @@
 //! Figures of a case over its samples.
 
 use super::journal::Records;
-use crate::method::{CaseId, Mode, Sample, SampleVerdict, StopReason, Stopped};
+use crate::method::{CaseEnd, CaseId, Mode, Sample, SampleVerdict, StopReason};
 use candlescope_figures::stats::Distribution;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +138,7 @@ pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
     for sample in &records.samples {
         by_key.entry(sample.case.key()).or_default().push(sample);
     }
-    let standing: Vec<&Stopped> = records.standing().collect();
+    let standing: Vec<&CaseEnd> = records.standing().collect();
     let summary = |case: &CaseId| {
         let samples = by_key.remove(&case.key()).unwrap_or_default();
         let of = |mode: Mode| -> Vec<Sample> {
@@ -146,7 +146,7 @@ pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
             samples.iter().filter(counts).map(|sample| (*sample).clone()).collect()
         };
         let plain = of(Mode::Plain);
-        let stops: Vec<&Stopped> = standing.iter().copied().filter(|stop| stop.case == *case).collect();
+        let stops: Vec<&CaseEnd> = standing.iter().copied().filter(|stop| stop.case == *case).collect();
         CaseSummary {
             case: case.clone(),
             retaken: samples.iter().filter(|sample| sample.verdict == SampleVerdict::Retaken).count(),

@@ -43,7 +43,7 @@ pub(crate) use metrics::figure;
 pub use model_host::{HostError, ModelHost, Recorder};
 pub(crate) use recorded::{RecordedCase, recorded};
 pub use spread::caution;
-pub use suite_results::write_results;
+pub use suite_results::{METRICS_FILE, write_results};
 pub(crate) use suite_tables::throughput_table;
 pub use terminal::lines;
 pub(crate) use terminal::{ms, tokens, without};

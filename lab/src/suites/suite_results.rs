@@ -10,6 +10,9 @@ use crate::study::{CaseSummary, Records, Study, StudyError, summaries};
 use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::{Document, html};
 
+/// Name of the file with a study's figures.
+pub const METRICS_FILE: &str = "baseline_metrics.json";
+
 /// Writes each suite's table, `baseline_metrics.json`, the charts and `report.html` of a finished study. Returns the
 /// cases' summaries and what `report.html` shows.
 ///
@@ -23,7 +26,7 @@ pub fn write_results(study: &Study, records: &Records) -> Result<(Vec<CaseSummar
     let answers = answers(study.dir(), &summaries);
     let metrics = baseline_metrics(study.manifest(), &summaries, &answers);
     let text = serde_json::to_string_pretty(&metrics).unwrap_or_default();
-    study.write("baseline_metrics.json", text.as_bytes())?;
+    study.write(METRICS_FILE, text.as_bytes())?;
     let mut drawn = Vec::new();
     for chart in charts(&summaries) {
         drawn.extend(study.write_chart(&chart)?);

@@ -1,7 +1,7 @@
 //! Charts of a search.
 
 use super::forecast::Latency;
-use super::outcome::{TunePoint, Tuned};
+use super::outcome::{TuneOutcome, TunePoint};
 use crate::study::{Chart, Line, Point};
 
 /// Points of a curve, at most.
@@ -9,7 +9,7 @@ const CURVE: f64 = 60.0;
 const MIB: f64 = 1_048_576.0;
 
 /// Throughput by batch, latency against throughput, memory by batch.
-pub(super) fn charts(tuned: &Tuned) -> Vec<Chart> {
+pub(super) fn charts(tuned: &TuneOutcome) -> Vec<Chart> {
     let all = [throughput(tuned), latency(tuned), memory(tuned)];
     all.into_iter().filter(|chart| chart.lines.iter().any(|line| !line.points.is_empty())).collect()
 }
@@ -23,7 +23,7 @@ fn line(name: impl Into<String>, points: Vec<Point>, connected: bool) -> Line {
 }
 
 /// Batches that a curve is drawn through: all of a short range, else as many as can be told apart.
-fn curve(tuned: &Tuned) -> Vec<u64> {
+fn curve(tuned: &TuneOutcome) -> Vec<u64> {
     let (low, high) = (tuned.start as f64, tuned.end as f64);
     let steps = CURVE.min(high - low + 1.0);
     let mut all: Vec<u64> = (0..steps as u32)
@@ -33,7 +33,7 @@ fn curve(tuned: &Tuned) -> Vec<u64> {
     all
 }
 
-fn throughput(tuned: &Tuned) -> Chart {
+fn throughput(tuned: &TuneOutcome) -> Chart {
     let found = |point: &TunePoint| {
         let found = point.found?;
         Some(Point { x: point.batch as f64, y: found.output_tokens_per_s, spread: found.output_tokens_per_s_spread })
@@ -63,7 +63,7 @@ fn throughput(tuned: &Tuned) -> Chart {
     }
 }
 
-fn latency(tuned: &Tuned) -> Chart {
+fn latency(tuned: &TuneOutcome) -> Chart {
     let point = |of: fn(&Latency) -> Option<f64>| -> Vec<Point> {
         let found = tuned.points.iter().filter_map(|point| point.found);
         found.filter_map(|found| Some(at(found.output_tokens_per_s, of(&found.latency)? / 1e6))).collect()
@@ -85,7 +85,7 @@ fn latency(tuned: &Tuned) -> Chart {
     }
 }
 
-fn memory(tuned: &Tuned) -> Chart {
+fn memory(tuned: &TuneOutcome) -> Chart {
     let weights = tuned.memory.weight_bytes.unwrap_or(0) as f64;
     let batches = curve(tuned);
     let need = |batch: &u64| Some(at(*batch as f64, (weights + *tuned.memory.needs.get(batch)? as f64) / MIB));

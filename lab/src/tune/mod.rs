@@ -24,7 +24,7 @@ mod words;
 
 pub use forecast::{Forecast, Latency};
 pub use goal::{BatchFigures, Goal, Metric};
-pub use outcome::{MemoryPressure, TunePoint, Tuned};
+pub use outcome::{MemoryPressure, TuneOutcome, TunePoint};
 pub use prediction::Prediction;
 pub use search::{Attempt, BatchReason, Next, Search, Stop};
 pub use threads::{ThreadsPoint, ThreadsTuned, thread_counts};

@@ -62,7 +62,7 @@ pub struct MemoryPressure {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Tuned {
+pub struct TuneOutcome {
     /// The metric that batches were ranked by, and the limits that they had to keep.
     pub goal: Goal,
     /// The smallest batch asked about.
@@ -112,7 +112,7 @@ pub(super) struct ChosenBatch {
     pub(super) finalist: bool,
 }
 
-impl Tuned {
+impl TuneOutcome {
     /// With what tokens cost on a machine of this price.
     #[must_use]
     pub fn priced(mut self, price: Option<Price>) -> Self {

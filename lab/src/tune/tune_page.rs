@@ -1,6 +1,6 @@
 //! `report.html` and `report.md` of a search.
 
-use super::outcome::Tuned;
+use super::outcome::TuneOutcome;
 use super::words::{cells, heads, lines};
 use crate::study::Manifest;
 use crate::study::pages::{charts, method};
@@ -14,7 +14,7 @@ const MEMORY: &str = "Memory on a CPU is the most that the process had resident,
     left behind.";
 
 /// What the page and the Markdown of a tuned batch show.
-pub(super) fn document(manifest: &Manifest, tuned: &Tuned, drawn: &[Picture]) -> Document {
+pub(super) fn document(manifest: &Manifest, tuned: &TuneOutcome, drawn: &[Picture]) -> Document {
     let note = format!(
         "Requests of {} prompt and {} output tokens a sequence. Medians; expected figures are derived, the others measured. \
          Every sample is in results.parquet, every figure of this page in tune.json.",

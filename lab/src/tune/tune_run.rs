@@ -3,15 +3,17 @@
 use super::charts::charts;
 use super::forecast::{Forecast, Latency};
 use super::goal::{BatchFigures, Goal, Metric};
-use super::outcome::{ChosenBatch, MemoryPressure, Tuned};
+use super::outcome::{ChosenBatch, MemoryPressure, TuneOutcome};
 use super::prediction::Prediction;
 use super::search::{Attempt, BatchReason, Next, Search, Stop};
 use super::tune_options::TuneOptions;
 use super::tune_page::document;
-use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
+use crate::method::{
+    Cancel, CaseId, Engine, Event, MeasurementEnd, Method, Mode, Reading, SinkError, StopReason, Surroundings,
+};
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
-use candlescope_core::beside_run::REPORT_PAGE;
+use candlescope_core::beside_run::{REPORT_PAGE, REPORT_TEXT};
 use candlescope_core::run::model_key;
 use candlescope_document::{Document, html, markdown};
 use candlescope_figures::Price;
@@ -119,7 +121,7 @@ pub fn tune(
     predict: impl FnOnce(&Map<String, Value>) -> Prediction,
     study: &mut Study,
     driver: TuneDriver<'_>,
-) -> Result<Tuned, TuneError> {
+) -> Result<TuneOutcome, TuneError> {
     options.check()?;
     host.load()?;
     if let Some(why) = host.refused() {
@@ -143,7 +145,7 @@ pub fn tune(
     };
     let stop = measuring.run()?;
     let MeasuringSearch { search, chosen, .. } = measuring;
-    Ok(Tuned::of(&search, (options.goal, stop), (range, tokens), &chosen, prediction, memory))
+    Ok(TuneOutcome::of(&search, (options.goal, stop), (range, tokens), &chosen, prediction, memory))
 }
 
 /// Writes what was found: `tune.json`, `throughput_results.csv`, the charts, `report.html` and `report.md`. Returns what the
@@ -151,7 +153,7 @@ pub fn tune(
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<Document, StudyError> {
+pub fn write_tuned(study: &Study, tuned: &TuneOutcome, records: &Records) -> Result<Document, StudyError> {
     let manifest = study.manifest();
     let summaries = summaries(&manifest.cases, records);
     let price = tuned.usd_per_hour.and_then(Price::given);
@@ -164,7 +166,7 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<Do
     }
     let document = document(manifest, tuned, &drawn);
     study.write(REPORT_PAGE, html::page(&document).as_bytes())?;
-    study.write("report.md", markdown::draw(&document).as_bytes())?;
+    study.write(REPORT_TEXT, markdown::draw(&document).as_bytes())?;
     Ok(document)
 }
 
@@ -205,7 +207,7 @@ impl MeasuringSearch<'_, '_> {
             let expected = self.search.forecast().expect(batch);
             self.chosen.insert(batch, ChosenBatch { why, expected, finalist: false });
             (self.driver.chosen)(&[batch], Some(why));
-            if self.measure(&[batch], &first)? == Ended::Cancelled {
+            if self.measure(&[batch], &first)? == MeasurementEnd::Cancelled {
                 return Ok(Stop::Cancelled);
             }
         };
@@ -218,13 +220,13 @@ impl MeasuringSearch<'_, '_> {
         }
         (self.driver.chosen)(&finalists, None);
         match self.measure(&finalists, &second)? {
-            Ended::Done => Ok(stop),
-            Ended::Cancelled => Ok(Stop::Cancelled),
+            MeasurementEnd::Done => Ok(stop),
+            MeasurementEnd::Cancelled => Ok(Stop::Cancelled),
         }
     }
 
     /// Measures batches, interleaved, and tells the search.
-    fn measure(&mut self, batches: &[u64], method: &Method) -> Result<Ended, TuneError> {
+    fn measure(&mut self, batches: &[u64], method: &Method) -> Result<MeasurementEnd, TuneError> {
         let ids: Vec<CaseId> = batches.iter().map(|batch| self.options.case(*batch)).collect();
         self.study.update(|manifest| {
             let new: Vec<CaseId> = ids.iter().filter(|id| !manifest.cases.contains(id)).cloned().collect();

@@ -1,14 +1,14 @@
 //! What a search found, in words.
 
 use super::goal::Metric;
-use super::outcome::{TunePoint, Tuned};
+use super::outcome::{TuneOutcome, TunePoint};
 use super::search::Stop;
 use crate::suites::{ms, shown_bytes, tokens};
 use candlescope_core::numbers::significant;
 use std::fmt::Write as _;
 
 /// The lines of a terminal: what is best, what it costs, where memory ends, why measuring stopped.
-pub fn lines(tuned: &Tuned) -> Vec<String> {
+pub fn lines(tuned: &TuneOutcome) -> Vec<String> {
     let mut lines = vec![headline(tuned)];
     lines.extend(equal(tuned));
     lines.extend(knee(tuned));
@@ -20,7 +20,7 @@ pub fn lines(tuned: &Tuned) -> Vec<String> {
 }
 
 /// The batch that comes nearest to the limits that none keeps, with its times.
-pub fn nearest_words(tuned: &Tuned) -> Option<String> {
+pub fn nearest_words(tuned: &TuneOutcome) -> Option<String> {
     let point = tuned.point(tuned.nearest)?;
     let excess = point.excess?;
     Some(format!(
@@ -34,7 +34,7 @@ pub fn nearest_words(tuned: &Tuned) -> Option<String> {
     ))
 }
 
-fn limits(tuned: &Tuned) -> String {
+fn limits(tuned: &TuneOutcome) -> String {
     let slo = tuned.goal.slo;
     let limit = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} ≤ {}", ms(Some(ns as f64))));
     let all = [limit("TTFT", slo.ttft_ns), limit("TPOT", slo.tpot_ns), limit("E2E", slo.e2e_ns)];
@@ -53,7 +53,7 @@ fn times(point: &TunePoint) -> String {
     )
 }
 
-fn headline(tuned: &Tuned) -> String {
+fn headline(tuned: &TuneOutcome) -> String {
     let under = if tuned.goal.limits() { format!(" with {}", limits(tuned)) } else { String::new() };
     let what = match tuned.goal.metric {
         Metric::Throughput => "highest throughput",
@@ -76,12 +76,12 @@ fn headline(tuned: &Tuned) -> String {
     }
 }
 
-fn equal(tuned: &Tuned) -> Option<String> {
+fn equal(tuned: &TuneOutcome) -> Option<String> {
     let list: Vec<String> = tuned.equal.iter().map(u64::to_string).collect();
     (!list.is_empty()).then(|| format!("Not to be told from it: {}; their spreads overlap.", list.join(", ")))
 }
 
-fn knee(tuned: &Tuned) -> Option<String> {
+fn knee(tuned: &TuneOutcome) -> Option<String> {
     let point = tuned.point(tuned.knee)?;
     Some(format!(
         "Knee: {}, the smallest measured with four fifths of the highest throughput ({})",
@@ -91,7 +91,7 @@ fn knee(tuned: &Tuned) -> Option<String> {
 }
 
 /// The cheapest batch, and what the best and the smallest one cost.
-fn cost(tuned: &Tuned) -> Option<String> {
+fn cost(tuned: &TuneOutcome) -> Option<String> {
     let price = significant(tuned.usd_per_hour?);
     let of = |batch: u64| tuned.point(Some(batch))?.usd_per_million_output_tokens.map(significant);
     let cheapest = tuned.cheapest?;
@@ -109,7 +109,7 @@ fn cost(tuned: &Tuned) -> Option<String> {
     Some(text)
 }
 
-fn memory(tuned: &Tuned) -> String {
+fn memory(tuned: &TuneOutcome) -> String {
     let memory = &tuned.memory;
     let Some(there) = memory.available_bytes else {
         return match memory.first_without {
@@ -138,11 +138,11 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn without(tuned: &Tuned, batch: u64) -> String {
+fn without(tuned: &TuneOutcome, batch: u64) -> String {
     tuned.point(Some(batch)).and_then(|point| point.detail.clone()).unwrap_or_else(|| "no reason was given".into())
 }
 
-fn prediction(tuned: &Tuned) -> String {
+fn prediction(tuned: &TuneOutcome) -> String {
     let off = |error: Option<f64>| error.map(|error| format!("{:.0} %", error * 100.0));
     match (&tuned.prediction.source, &tuned.prediction.missing) {
         (Some(source), _) => {
@@ -160,7 +160,7 @@ fn prediction(tuned: &Tuned) -> String {
     }
 }
 
-fn stopped(tuned: &Tuned) -> String {
+fn stopped(tuned: &TuneOutcome) -> String {
     let measured = tuned.points.len();
     let why = match tuned.stop {
         Stop::Settled => "the best batch and those beside it were measured, and no other is expected to be 2 % better",
@@ -174,18 +174,18 @@ fn stopped(tuned: &Tuned) -> String {
 }
 
 /// A row of the table as it is shown: with the cost, where the machine has a price.
-pub(super) fn cells(point: &TunePoint, tuned: &Tuned) -> Vec<String> {
+pub(super) fn cells(point: &TunePoint, tuned: &TuneOutcome) -> Vec<String> {
     let cost = point.usd_per_million_output_tokens.map_or_else(|| "–".to_string(), significant);
     row(point, tuned).into_iter().chain(tuned.usd_per_hour.map(|_| cost)).collect()
 }
 
 /// Heads of the table's columns as it is shown.
-pub(super) fn heads(tuned: &Tuned) -> Vec<&'static str> {
+pub(super) fn heads(tuned: &TuneOutcome) -> Vec<&'static str> {
     HEADS.into_iter().chain(tuned.usd_per_hour.map(|_| "US$ for 10⁶ output tokens")).collect()
 }
 
 /// A row of the table: batch, why, expected and found figures.
-fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
+fn row(point: &TunePoint, tuned: &TuneOutcome) -> [String; 8] {
     let expected = point.expected.map(|latency| latency.output_tokens_per_s(point.batch, tuned.output_tokens));
     let found = point.found;
     let dash = || "–".to_string();

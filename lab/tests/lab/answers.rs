@@ -24,7 +24,7 @@ fn seqlen(prompt: u64, ttft_ms: f64) -> Sample {
     sample("seqlen", params, 0, 9_000_000, &[("ttft_ns", ttft_ms * 1e6), ("tpot_ns", 1e6)])
 }
 
-fn summarised(samples: Vec<Sample>, stopped: Vec<Stopped>) -> Vec<CaseSummary> {
+fn summarised(samples: Vec<Sample>, stopped: Vec<CaseEnd>) -> Vec<CaseSummary> {
     let mut ids: Vec<CaseId> = Vec::new();
     for id in samples.iter().map(|s| &s.case).chain(stopped.iter().map(|s| &s.case)) {
         if !ids.contains(id) {
@@ -41,7 +41,7 @@ fn answer(summaries: &[CaseSummary], code: &str) -> Answer {
 #[test]
 fn batching_pays_until_it_gains_less_than_a_tenth() {
     let case = throughput(16, 0.0, 0.0).case;
-    let refused = Stopped {
+    let refused = CaseEnd {
         case,
         process: 0,
         round: 0,

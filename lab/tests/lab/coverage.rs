@@ -40,7 +40,7 @@ fn coverage(processes: u32, drift: f64, repetitions: u64) -> f64 {
             let noise = StdRng::seed_from_u64(random.random());
             let mut cases: Vec<Box<dyn Case>> =
                 vec![Box::new(Noisy { id: id.clone(), random: noise, process: factor })];
-            let mut unknown = Unknown;
+            let mut unknown = NoSurroundings;
             let engine = Engine::new(method.round(process), &mut unknown).place(process, process);
             engine.run(&mut cases, &mut kept).unwrap();
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-fn measure(method: Method, mut cases: Vec<Box<dyn Case>>) -> (InMemory, Ended) {
+fn measure(method: Method, mut cases: Vec<Box<dyn Case>>) -> (InMemory, MeasurementEnd) {
     let mut kept = InMemory::default();
-    let ended = Engine::new(method, &mut Unknown).run(&mut cases, &mut kept).unwrap();
+    let ended = Engine::new(method, &mut NoSurroundings).run(&mut cases, &mut kept).unwrap();
     (kept, ended)
 }
 
 fn reason(kept: &InMemory, name: &str) -> StopReason {
-    let of = |stop: &&Stopped| stop.case.get("name") == Some(&ParamValue::from(name));
+    let of = |stop: &&CaseEnd| stop.case.get("name") == Some(&ParamValue::from(name));
     kept.stopped.iter().find(of).expect("the case ended").reason
 }
 
@@ -30,7 +30,7 @@ fn each_case_ends_for_its_own_reason_and_the_others_go_on() {
         case("refused", &log, &[Err(CaseError::Refused("too large".into()))]),
     ];
     let (kept, ended) = measure(Method::default(), cases);
-    assert_eq!(ended, Ended::Done);
+    assert_eq!(ended, MeasurementEnd::Done);
     assert_eq!(reason(&kept, "level"), StopReason::IntervalNarrow);
     assert_eq!(reason(&kept, "noisy"), StopReason::TimeLimit);
     assert_eq!(reason(&kept, "large"), StopReason::OutOfMemory);
@@ -92,7 +92,7 @@ fn the_first_round_begins_with_the_smallest_and_each_has_a_sample_early() {
         let mut cases: Vec<Box<dyn Case>> = [50, 7, 90, 1, 30, 4].map(one).into();
         let mut kept = InMemory::default();
         let method = Method::default().runs(Some(3)).warmup_min(1).warmup_max(1);
-        Engine::new(method, &mut Unknown).place(0, round).run(&mut cases, &mut kept).unwrap();
+        Engine::new(method, &mut NoSurroundings).place(0, round).run(&mut cases, &mut kept).unwrap();
         log.take()
     };
     let early: Vec<String> =
@@ -210,9 +210,9 @@ fn cancelling_keeps_what_there_is() {
     let cancelling: Box<dyn Case> = Box::new(Scripted { id, script, at: 0, log: log.clone(), cancels });
     let mut cases = vec![case("a", &log, &[Ok(MS)]), cancelling];
     let mut kept = InMemory::default();
-    let mut unknown = Unknown;
+    let mut unknown = NoSurroundings;
     let engine = Engine::new(Method::default().runs(Some(50)), &mut unknown).cancel(&cancel);
-    assert_eq!(engine.run(&mut cases, &mut kept).unwrap(), Ended::Cancelled);
+    assert_eq!(engine.run(&mut cases, &mut kept).unwrap(), MeasurementEnd::Cancelled);
     assert!(!kept.samples.is_empty() && kept.samples.len() < 50, "{}", kept.samples.len());
     assert!(kept.stopped.iter().all(|stop| stop.reason == StopReason::Cancelled));
     assert_eq!(kept.stopped.len(), 2);
@@ -238,7 +238,7 @@ fn what_was_done_is_skipped_and_progress_ends_at_one() {
     let skip = cases[0].id().key();
     let mut kept = InMemory::default();
     let mut shares = Vec::new();
-    Engine::new(Method::default().runs(Some(4)), &mut Unknown)
+    Engine::new(Method::default().runs(Some(4)), &mut NoSurroundings)
         .skip([skip])
         .place(3, 2)
         .observe(|event| {

@@ -2,6 +2,7 @@
 
 use crate::scripted::{Log, case};
 use arrow_array::{Array, Int64Array, StringArray};
+use candlescope_core::study_files::JOURNAL_FILE;
 use candlescope_lab::method::*;
 use candlescope_lab::study::*;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -22,7 +23,7 @@ fn round(study: &Study, names: &[&str], process: u32, script: &[Result<u64, Case
     let records = study.records().unwrap();
     let log = Log::default();
     let mut cases: Vec<Box<dyn Case>> = names.iter().map(|name| case(name, &log, script)).collect();
-    Engine::new(Method::default().runs(Some(3)), &mut Unknown)
+    Engine::new(Method::default().runs(Some(3)), &mut NoSurroundings)
         .place(process, 0)
         .skip(records.done(0, false, 0))
         .run(&mut cases, &mut study.journal().unwrap())
@@ -95,8 +96,8 @@ fn a_line_that_a_crash_cut_off_costs_nothing_else() {
 }
 
 /// The end of a case in a process start that measured a round.
-fn stop(name: &str, process: u32, round: u32, reason: StopReason) -> Stopped {
-    Stopped {
+fn stop(name: &str, process: u32, round: u32, reason: StopReason) -> CaseEnd {
+    CaseEnd {
         case: ids(&[name]).remove(0),
         process,
         round,

@@ -16,7 +16,7 @@ fn quick(name: &str, element: Element) -> KernelCase {
     all.into_iter().next().unwrap()
 }
 
-fn prepared(case: &KernelCase) -> Prepared {
+fn prepared(case: &KernelCase) -> PreparedKernel {
     case.kernel.prepare(&case.shape, case.element, &mut Inputs::new(7, &Device::Cpu)).unwrap()
 }
 
@@ -210,7 +210,7 @@ fn the_engine_measures_kernels_cold_and_warm() {
         let all = [quick("gemm", Element::F32), quick("embedding", Element::F32)];
         let mut kept = InMemory::default();
         let method = Method::quick().runs(Some(2)).warmup_max(1);
-        Engine::new(method, &mut Unknown).run(&mut engine_cases(&all, &options), &mut kept).unwrap();
+        Engine::new(method, &mut NoSurroundings).run(&mut engine_cases(&all, &options), &mut kept).unwrap();
         assert_eq!(kept.samples.len(), 4);
         for sample in &kept.samples {
             let cache = sample.case.get("cache").unwrap().to_string();
@@ -258,7 +258,7 @@ fn what_does_not_fit_into_memory_is_not_tried() {
     let all = cases(&[by_name("gemm").unwrap()], &sizes, &[Element::F32], false, false).unwrap();
     let mut kept = InMemory::default();
     let options = RunOptions::new(Device::Cpu).warm(true);
-    Engine::new(Method::quick(), &mut Unknown).run(&mut engine_cases(&all, &options), &mut kept).unwrap();
+    Engine::new(Method::quick(), &mut NoSurroundings).run(&mut engine_cases(&all, &options), &mut kept).unwrap();
     assert_eq!((kept.samples.len(), kept.stopped[0].reason), (0, StopReason::Refused));
     assert!(kept.stopped[0].detail.as_ref().unwrap().contains("13194.14 GB"), "{:?}", kept.stopped[0].detail);
 }

@@ -33,7 +33,8 @@ fn a_measurement_of_some_types_keeps_the_others_with_their_day() {
     let (mut before, mut now) = (peaks(), peaks());
     before.measured_ns = 1_773_446_400_000_000_000;
     before.figures.retain(|figure| figure.kind != PeakKind::Copy);
-    let absent = |dtype: &str| Absent { kind: PeakKind::Flops, dtype: Some(dtype.into()), reason: "no room".into() };
+    let absent =
+        |dtype: &str| MissingPeak { kind: PeakKind::Flops, dtype: Some(dtype.into()), reason: "no room".into() };
     before.absent = vec![absent("f16"), absent("bf16")];
     keep(&path, &before).unwrap();
     for figure in now.figures.iter_mut().filter(|figure| figure.kind == PeakKind::Flops) {
@@ -152,7 +153,7 @@ fn a_quick_measurement_has_every_figure_or_its_reason() {
         observe: &mut observe,
     };
     let (peaks, ended) = measure(&options, DeviceIdentity::cpu(), driver, &mut kept).unwrap();
-    assert_eq!(ended, Ended::Done);
+    assert_eq!(ended, MeasurementEnd::Done);
     assert!(events > kept.samples.len());
     // Of both parts of the measurement, and said when it begins.
     assert_eq!((told, kept.disturbances.len()), (1, 2));
@@ -182,10 +183,10 @@ fn a_measurement_that_is_stopped_has_no_figures() {
     let cancel = Cancel::new();
     cancel.cancel();
     let options = PeakOptions::new(Device::Cpu).quick(true);
-    let (mut kept, mut surroundings) = (InMemory::default(), Unknown);
+    let (mut kept, mut surroundings) = (InMemory::default(), NoSurroundings);
     let driver = Driver { method: method(true), surroundings: &mut surroundings, cancel, observe: &mut |_| () };
     let (peaks, ended) = measure(&options, DeviceIdentity::cpu(), driver, &mut kept).unwrap();
-    assert_eq!((ended, peaks.figures.len()), (Ended::Cancelled, 0));
+    assert_eq!((ended, peaks.figures.len()), (MeasurementEnd::Cancelled, 0));
 }
 
 #[test]

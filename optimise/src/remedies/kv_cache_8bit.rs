@@ -6,7 +6,7 @@
 //! is saved, and no traffic. [`Heads::kv_read_in_8_bits`](candlescope_work::operation::Heads::kv_read_in_8_bits) is the
 //! formula; a test here fails once it says otherwise. What more sequences are worth is measured.
 
-use super::remedy::{Answers, Attempt, Remedy, State, Unpromised};
+use super::remedy::{Answers, Attempt, NoPromise, Remedy, State};
 use crate::setting::Change;
 
 pub(super) const REMEDY: Remedy = Remedy {
@@ -34,9 +34,9 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
 }
 
 /// Why nothing is promised.
-fn nothing() -> Unpromised {
+fn nothing() -> NoPromise {
     let why = "nothing is promised: 8 bits save memory, and a step widens what it reads, which takes time";
-    Unpromised { why: why.into(), is_loss: false }
+    NoPromise { why: why.into(), is_loss: false }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod threads;
 mod weight_bits;
 
 pub use remedy::Answers;
-pub(crate) use remedy::{Attempt, Remedy, State, Unpromised};
+pub(crate) use remedy::{Attempt, NoPromise, Remedy, State};
 
 /// Every remedy, those that cost nothing first.
 pub(crate) const ALL: &[&Remedy] = &[
@@ -73,6 +73,13 @@ mod tests {
         }
         let in_8_bits = Facts { caches_in_8_bits: true, ..floats.clone() };
         assert_eq!(of(&batch::REMEDY, &in_8_bits), Answers::Rounded);
+        // One sequence as a graph is rounded otherwise, too.
+        let replayed = |dtype: &str| {
+            let facts =
+                Facts { device: "cuda:0".into(), dtype: text(dtype), weights: text(dtype), batch: 1, ..floats.clone() };
+            of(&cuda_graph::REMEDY, &facts)
+        };
+        assert_eq!((replayed("f32"), replayed("bf16")), (Answers::Same, Answers::Rounded));
         // Each sequence draws its own.
         let mut manifest = RunManifest::default();
         manifest.options.insert("temperature".into(), serde_json::json!(0.7));

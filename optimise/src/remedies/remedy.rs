@@ -70,19 +70,19 @@ pub(crate) struct Attempt {
     /// Whether tokens are looked up: what that gains follows from the run's texts, and neither from findings nor from a replay.
     pub(crate) looks_up: bool,
     /// Why nothing is promised, where that is known.
-    pub(crate) unpromised: Option<Unpromised>,
+    pub(crate) unpromised: Option<NoPromise>,
 }
 
 /// Why an attempt promises nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unpromised {
+pub(crate) struct NoPromise {
     /// The reason, with its figures.
     pub(crate) why: String,
     /// Whether nothing can be gained by what is known, so that it is not tried.
     pub(crate) is_loss: bool,
 }
 
-impl Unpromised {
+impl NoPromise {
     /// Nothing is promised because it is a loss, or may be one, by these figures.
     pub(crate) fn for_a_loss(is_loss: bool, figures: &str) -> Self {
         let so = if is_loss {

@@ -31,7 +31,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
 }
 
 /// One sequence is computed by the same kernels as before; several are multiplied together, in another order of sums.
-pub(super) fn rounding(state: &State<'_>) -> Answers {
+fn rounding(state: &State<'_>) -> Answers {
     let is_f32 = state.facts.dtype.as_deref() == Some("f32");
     if is_f32 || state.facts.batch == 1 { Answers::Same } else { Answers::Rounded }
 }

@@ -1,13 +1,13 @@
 //! Changes that people make: commands that they wrote, and findings that are left to them.
 
-use super::look_again::Expected;
+use super::look_again::Expectation;
 use super::search_state::{Search, TrialBounds, blank, key};
-use crate::account::{ByHand, COMMAND, Ended, Phase};
+use crate::account::{ByHand, COMMAND, OptimiseEnd, Phase};
 use crate::error::OptimiseError;
 use crate::foretold::{CODE as NGRAM_LOOKUP, foretold};
 use crate::options::LEAST_PAIRS;
 use crate::program::Recording;
-use crate::promise::{Promised, named};
+use crate::promise::{PromisedGain, named};
 use crate::remedies::{self, Answers, Attempt, State};
 use crate::request_gain::of_requests;
 use crate::setting::Change;
@@ -22,7 +22,7 @@ const LEAST_BY_HAND: f64 = 0.01;
 
 impl Search<'_> {
     /// Tries commands that somebody wrote.
-    pub(super) fn by_hand(&mut self) -> Result<Ended, OptimiseError> {
+    pub(super) fn by_hand(&mut self) -> Result<OptimiseEnd, OptimiseError> {
         let own = |recording| self.command(&self.account.setting, recording);
         let before = self.options.run.clone().unwrap_or_else(|| own(Recording::Comparison));
         // Promises need more than times of steps.
@@ -31,7 +31,7 @@ impl Search<'_> {
             _ => before.clone(),
         };
         // What it is held against has to run, and says how long a run takes.
-        let Some((dir, took)) = self.record("as-it-is", &recorded)? else { return Ok(Ended::Interrupted) };
+        let Some((dir, took)) = self.record("as-it-is", &recorded)? else { return Ok(OptimiseEnd::Interrupted) };
         let state = self.read(&dir, took)?;
         self.account.describe(&state.facts);
         let options = self.options;
@@ -44,12 +44,12 @@ impl Search<'_> {
             };
             found.map_err(OptimiseError::Promise)
         };
-        let promises: Vec<Promised> = options.promises.iter().map(named).collect::<Result<_, _>>()?;
+        let promises: Vec<PromisedGain> = options.promises.iter().map(named).collect::<Result<_, _>>()?;
         let pair = state.took.mul_f64(2.0);
         // A run before each.
         let needs = pair.mul_f64((LEAST_PAIRS + 1) as f64);
         let to_come = self.those_to_come(pair, needs);
-        let mut ended = Ended::AllTried;
+        let mut ended = OptimiseEnd::AllTried;
         for (nth, at) in to_come.iter().copied().enumerate() {
             let command = &options.tries[at];
             let title = title(at);
@@ -64,7 +64,7 @@ impl Search<'_> {
                 let [needs, left] = [needs, left].map(|time| duration(time.as_nanos() as f64));
                 phase.why = format!("{LEAST_PAIRS} pairs of runs take about {needs}, and {left} are left of the time");
                 self.put(phase);
-                ended = Ended::Budget;
+                ended = OptimiseEnd::Budget;
                 continue;
             };
             self.say(format!("{title}: in turns with what there was"));
@@ -90,8 +90,8 @@ impl Search<'_> {
                 }
                 phase.promised = promised.as_ref().map(|promised| promised.promise.clone());
             }
-            if self.settle(phase, tried, Expected { state: &state, promised, commands: None }).is_none() {
-                return Ok(Ended::Interrupted);
+            if self.settle(phase, tried, Expectation { state: &state, promised, commands: None }).is_none() {
+                return Ok(OptimiseEnd::Interrupted);
             }
             self.write()?;
         }

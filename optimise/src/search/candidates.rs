@@ -1,10 +1,10 @@
 //! What is left to be tried, and what is not.
 
-use super::search_state::{Diagnosed, Search, blank, key, of_remedy};
+use super::search_state::{DiagnosedState, Search, blank, key, of_remedy};
 use crate::account::{Interaction, Phase, Verdict};
 use crate::combination::{Single, combinations};
 use crate::foretold::foretold;
-use crate::promise::{Promised, promise};
+use crate::promise::{PromisedGain, promise};
 use crate::quantised_prompts::with_prompts;
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
 use crate::request_gain::of_requests;
@@ -16,7 +16,7 @@ pub(super) struct Candidate {
     /// Several, where they are tried as one.
     pub(super) remedies: Vec<&'static Remedy>,
     pub(super) attempt: Attempt,
-    pub(super) promised: Option<Promised>,
+    pub(super) promised: Option<PromisedGain>,
 }
 
 impl Candidate {
@@ -47,7 +47,7 @@ impl Search<'_> {
     /// What is left to be tried, the largest promise first, and what cannot be.
     pub(super) fn candidates(
         &self,
-        state: &Diagnosed,
+        state: &DiagnosedState,
     ) -> (Vec<Candidate>, Vec<(&'static Remedy, String)>, Vec<Interaction>) {
         let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
         let (mut singles, mut impossible) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
 //! A second look at a promise that did not come true.
 
-use super::search_state::{Diagnosed, Search};
+use super::search_state::{DiagnosedState, Search};
 use crate::account::{Difference, Phase};
-use crate::promise::Promised;
+use crate::promise::PromisedGain;
 use crate::second_look::{self, SaidOfPaths, said_of_paths};
 use crate::trial::Trial;
 use crate::words::gain;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a promise is held against if it does not come true.
-pub(super) struct Expected<'a> {
-    pub(super) state: &'a Diagnosed,
-    pub(super) promised: Option<Promised>,
+pub(super) struct Expectation<'a> {
+    pub(super) state: &'a DiagnosedState,
+    pub(super) promised: Option<PromisedGain>,
     /// The commands of both sides with all that can be recorded; `None` of commands that somebody wrote.
     pub(super) commands: Option<[String; 2]>,
 }
@@ -23,8 +23,9 @@ pub(super) struct Expected<'a> {
 impl Search<'_> {
     /// Says of a promise that did not come true where the time went. Takes one more run of each side with all that can be
     /// recorded, where there is time for them.
-    pub(super) fn look_again(&mut self, phase: &mut Phase, trial: &Trial, expected: &Expected<'_>) {
-        let Some((obtained, Promised { promise, by_kind, .. })) = phase.obtained.zip(expected.promised.as_ref()) else {
+    pub(super) fn look_again(&mut self, phase: &mut Phase, trial: &Trial, expected: &Expectation<'_>) {
+        let Some((obtained, PromisedGain { promise, by_kind, .. })) = phase.obtained.zip(expected.promised.as_ref())
+        else {
             return;
         };
         let side = if obtained.gain > promise.high { "more" } else { "less" };
@@ -46,7 +47,7 @@ impl Search<'_> {
         &mut self,
         phase: &mut Phase,
         trial: &Trial,
-        expected: &Expected<'_>,
+        expected: &Expectation<'_>,
         said: &[SaidOfPaths],
     ) -> (Vec<Difference>, Vec<String>) {
         let (sides, mut told) = match &expected.commands {

@@ -29,7 +29,7 @@ pub struct Course {
 }
 
 /// A state of the program: its run, and what follows from it.
-pub(super) struct Diagnosed {
+pub(super) struct DiagnosedState {
     pub(super) facts: Facts,
     pub(super) diagnosis: Diagnosis,
     pub(super) simulation: Option<Simulation>,

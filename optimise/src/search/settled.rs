@@ -1,6 +1,6 @@
 //! What came out of a trial, and what becomes of it.
 
-use super::look_again::Expected;
+use super::look_again::Expectation;
 use super::search_state::{Search, fill, needed};
 use crate::account::{Phase, Verdict};
 use crate::remedies::Answers;
@@ -23,7 +23,7 @@ impl Search<'_> {
         &mut self,
         mut phase: Phase,
         tried: Result<Option<Trial>, CompareFailed>,
-        expected: Expected<'_>,
+        expected: Expectation<'_>,
     ) -> Option<Verdict> {
         let facts = &expected.state.facts;
         phase.runs = Some(self.trial_folder.clone());
@@ -204,7 +204,7 @@ fn is_told(outcome: Option<Outcome>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Diagnosed;
+    use super::super::DiagnosedState;
     use super::*;
     use crate::account::Account;
     use crate::facts::Facts;
@@ -240,7 +240,7 @@ mod tests {
             starts: Starts::default(),
             again: Vec::new(),
         };
-        let state = Diagnosed {
+        let state = DiagnosedState {
             facts: Facts::of(&RunManifest::default()),
             diagnosis: Diagnosis::default(),
             simulation: None,
@@ -253,7 +253,7 @@ mod tests {
             kept: "Nothing had been compared before".into(),
         };
         let phase = blank(remedy, "A title", &Change::default().option("batch", 16), Answers::Rounded);
-        let expected = Expected { state: &state, promised: None, commands: None };
+        let expected = Expectation { state: &state, promised: None, commands: None };
         assert_eq!(search.settle(phase, Err(error), expected), Some(Verdict::Failed));
         search.account.phases.remove(0)
     }

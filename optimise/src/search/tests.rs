@@ -6,10 +6,10 @@ use crate::goal::{Aim, Goal};
 use crate::lookup_facts::Lookup;
 use crate::percentiles::{Level, LimitCheck};
 use crate::program::Program;
-use crate::remedies::Unpromised;
+use crate::remedies::NoPromise;
 use crate::summary::markdown;
 use candlescope_compare::{
-    ChangeEstimate, CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, Sampled, Side, compare,
+    ChangeEstimate, CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, RunFigure, Side, compare,
 };
 use candlescope_figures::advice::Diagnosis;
 use candlescope_work::slo::Slo;
@@ -44,7 +44,7 @@ fn search<'a>(options: &'a OptimiseOptions, cancel: &'a Cancel, observe: &'a mut
 }
 
 /// A run on a CPU of a model that was trained, with weights of 32 bits, in which nothing was found.
-fn trained() -> Diagnosed {
+fn trained() -> DiagnosedState {
     let mut manifest = RunManifest::default();
     for (key, value) in [("parameters", json!(1_000)), ("weight_bytes", json!(4_000)), ("quantization", json!("f32"))] {
         manifest.model.insert(key.into(), value);
@@ -52,11 +52,11 @@ fn trained() -> Diagnosed {
     manifest.model.insert("engine".into(), json!("instrumented"));
     manifest.options.insert("model".into(), json!("m.gguf"));
     let facts = Facts::of(&manifest);
-    Diagnosed { facts, diagnosis: Diagnosis::default(), simulation: None, took: Duration::from_secs(1) }
+    DiagnosedState { facts, diagnosis: Diagnosis::default(), simulation: None, took: Duration::from_secs(1) }
 }
 
 /// Candidates that change answers.
-fn changing_answers(search: &Search<'_>, state: &Diagnosed) -> Vec<Candidate> {
+fn changing_answers(search: &Search<'_>, state: &DiagnosedState) -> Vec<Candidate> {
     let (all, ..) = search.candidates(state);
     all.into_iter().filter(|candidate| matches!(candidate.attempt.answers, Answers::Variant(_))).collect()
 }
@@ -164,7 +164,7 @@ fn fewer_bits_of_weights_and_of_keys_and_values_are_not_kept_both_for_what_each_
     // Where quality has no meaning, both are tried.
     let random = Facts { is_random: true, ..state.facts.clone() };
     search.account.phases = vec![Phase { verdict: Verdict::Kept, ..phase(&eight) }];
-    let (took, state) = (state.took, Diagnosed { facts: random, ..state });
+    let (took, state) = (state.took, DiagnosedState { facts: random, ..state });
     assert_eq!(search.forbidden(&state, &cache, &mut phase(&cache), took), None);
 }
 
@@ -179,11 +179,11 @@ fn uneven(middle: f64, wide: f64) -> Trial {
     for times in &samples_ns {
         for (side, ns) in [&mut a, &mut b].into_iter().zip(times) {
             started_ns += 1_000_000_000;
-            let kind = KindFacts { steps: 64, host_ns: Sampled::whole(*ns), ..KindFacts::default() };
+            let kind = KindFacts { steps: 64, host_ns: RunFigure::whole(*ns), ..KindFacts::default() };
             side.runs.push(RunFacts {
                 started_ns,
                 kinds: BTreeMap::from([("decode".to_string(), kind)]),
-                step_ns: Some(Sampled::whole(*ns)),
+                step_ns: Some(RunFigure::whole(*ns)),
                 ..RunFacts::default()
             });
         }
@@ -305,7 +305,7 @@ fn where_nothing_is_promised_the_row_says_why_and_a_loss_is_not_tried() {
         "{phase:?}"
     );
     // Whatever a loss would take to be run, it is not.
-    candidate.attempt.unpromised = Some(Unpromised { why: "it is a loss".into(), is_loss: true });
+    candidate.attempt.unpromised = Some(NoPromise { why: "it is a loss".into(), is_loss: true });
     assert_eq!(search.attempt(&state, candidate, LEAST_PAIRS, state.took).unwrap(), Some(false));
     let [row] = &search.account.phases[..] else { panic!("{:?}", search.account.phases) };
     assert_eq!((row.verdict, row.why.as_str(), row.obtained), (Verdict::NotTried, "it is a loss", None));
@@ -395,7 +395,7 @@ fn an_undecided_trial_is_rejected_in_words() {
 
 /// What a trial of a row comes to.
 fn settled(search: &mut Search<'_>, phase: Phase, trial: Trial) -> Phase {
-    let expected = Expected { state: &trained(), promised: None, commands: None };
+    let expected = Expectation { state: &trained(), promised: None, commands: None };
     search.settle(phase, Ok(Some(trial)), expected).expect("it was not interrupted");
     search.account.phases.last().expect("a row").clone()
 }

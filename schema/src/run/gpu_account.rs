@@ -136,7 +136,8 @@ pub struct KernelAccount {
     /// Of these, the ones of a graph that seemed to take far longer than in other replays, beside those that follow them.
     pub mistimed: u64,
     /// Kernels, copies and memsets that replays of graphs had fewer than nearly all other replays of the same graph,
-    /// beside those that were dropped: the recorder told of no loss. Steps that lack them have no time from kernels.
+    /// beside those that were dropped: of these the recorder told nothing. Steps that lack them have no time from
+    /// kernels.
     /// Where the same ones were left out again and again, a part of the graph runs on a condition, and they are not
     /// counted.
     pub untold: u64,

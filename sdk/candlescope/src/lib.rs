@@ -164,7 +164,7 @@ pub mod parquet {
 pub mod prometheus {
     pub use candlescope_exporters::prometheus::PrometheusConfig;
     #[doc(hidden)]
-    pub use candlescope_exporters::prometheus::{Announced, AtWork, Working, announced, at_work};
+    pub use candlescope_exporters::prometheus::{AnnouncedProgram, AtWork, WorkNotice, announced, at_work};
 }
 
 /// Call stacks of the program's threads: what [`Builder::stacks_with`] takes.

@@ -145,7 +145,7 @@ impl Exporter for Stuck {
     }
 }
 
-struct Ended {
+struct ProcessOutcome {
     status: ExitStatus,
     said: String,
     run: Option<RunManifest>,
@@ -153,7 +153,7 @@ struct Ended {
     took: Duration,
 }
 
-fn ended(role: &str) -> Ended {
+fn ended(role: &str) -> ProcessOutcome {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("run");
     let begun = Instant::now();
@@ -174,7 +174,7 @@ fn ended(role: &str) -> Ended {
     let finished = |name: &str| name.ends_with(".parquet");
     let segments = std::fs::read_dir(run.join("spans"))
         .map_or(0, |entries| entries.flatten().filter(|entry| finished(&entry.file_name().to_string_lossy())).count());
-    Ended {
+    ProcessOutcome {
         status: output.status,
         said,
         run: text.map(|t| serde_json::from_str(&t).expect("run.json")),
@@ -184,7 +184,7 @@ fn ended(role: &str) -> Ended {
 }
 
 /// Whether the run has everything, and its account was printed once.
-fn is_whole(role: &str, ended: &Ended, spans: u64) {
+fn is_whole(role: &str, ended: &ProcessOutcome, spans: u64) {
     let run = ended.run.as_ref().unwrap_or_else(|| panic!("{role}: no run.json; {}", ended.said));
     assert!(run.complete && run.ended_ns.is_some(), "{role}: {}", ended.said);
     assert_eq!((run.counts["spans"], run.loss.lost()), (spans, 0), "{role}");

@@ -2,7 +2,7 @@
 
 use crate::exporter::{ExportError, describe};
 use crate::run::RunManifest;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crossbeam_channel::Receiver;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Capture {
     pub(crate) steps: Range<u64>,
     pub(crate) finished: Receiver<RunManifest>,
     pub(crate) ended: Arc<EndedAt>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionState>,
 }
 
 impl std::fmt::Debug for Capture {

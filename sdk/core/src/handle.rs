@@ -14,7 +14,7 @@ use crate::pipeline::drain::Command;
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
 use crate::run::{RunManifest, option_key};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::stats::{SessionStats, Stats};
 use crate::tally::Tally;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionState>,
     pub(crate) commands: Sender<Command>,
     pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,

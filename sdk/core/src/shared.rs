@@ -15,6 +15,7 @@ use crate::requests::OpenRequests;
 use crate::ring_room::{RingRoom, RingShare};
 use crate::run::LoadedModel;
 use crate::setup_notes;
+use crate::splitmix;
 use crate::tap::{Tap, TapSlot};
 use crate::visible::Visible;
 use crossbeam_channel::Sender;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Buckets of the table of epochs, which shows when a span id was last given out.
 pub(crate) const EPOCHS: usize = 4096;
 
-pub(crate) struct Shared {
+pub(crate) struct SessionState {
     pub(crate) session: u64,
     /// The process that started the session.
     process: u32,
@@ -172,7 +173,7 @@ pub(crate) struct RawRequest {
     pub(crate) values: crate::fields::FieldValues,
 }
 
-impl Shared {
+impl SessionState {
     /// What is known of models that were loaded.
     pub(crate) fn loaded_model(&self) -> Option<LoadedModel> {
         let mut names = Vec::new();
@@ -366,13 +367,8 @@ impl Shared {
     }
 
     fn derived_trace(&self, n: u64) -> TraceId {
-        // SplitMix64 of the number, added to a random base: distinct numbers give distinct ids.
-        let mix = |mut z: u64| {
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
-        let low = mix(n.wrapping_add(self.trace_base as u64));
+        // A hash of the number, added to a random base: distinct numbers give distinct ids.
+        let low = splitmix::mixed(n.wrapping_add(self.trace_base as u64));
         let id = (self.trace_base & !u128::from(u64::MAX)) | u128::from(low);
         TraceId(if id == 0 { 1 } else { id })
     }

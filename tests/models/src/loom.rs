@@ -19,10 +19,10 @@ mod sync {
 mod cache;
 #[path = "../../../sdk/core/src/control/mod.rs"]
 mod control;
-#[path = "../../../schema/src/schedule.rs"]
-mod schedule;
 #[path = "../../../sdk/core/src/ring_room.rs"]
 mod ring_room;
+#[path = "../../../schema/src/schedule.rs"]
+mod schedule;
 
 /// In place of `core`'s module of this name: nothing here is held to a budget.
 mod budget {
@@ -44,8 +44,8 @@ mod raw {
 }
 mod shared {
     use crate::sync::atomic::AtomicU32;
-    pub(crate) struct Shared(pub(crate) AtomicU32);
-    impl Shared {
+    pub(crate) struct SessionState(pub(crate) AtomicU32);
+    impl SessionState {
         pub(crate) fn epoch(&self, _: u64) -> &AtomicU32 {
             &self.0
         }
@@ -54,11 +54,11 @@ mod shared {
 
 use cache::{Meta, MetaCache};
 use control::{Control, KernelWindow};
-use schedule::{Schedule, StepAction};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 use ring_room::RingRoom;
+use schedule::{Schedule, StepAction};
 use std::sync::Arc;
 
 fn check(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -189,7 +189,7 @@ fn windows_of_kernels() {
 
 fn caches_of_spans() {
     check("a thread never takes a span for an older one of its number", 3, || {
-        let shared = Arc::new(shared::Shared(loom::sync::atomic::AtomicU32::new(0)));
+        let shared = Arc::new(shared::SessionState(loom::sync::atomic::AtomicU32::new(0)));
         let meta = |name| Meta { name, ..Meta::OTHER };
         let passed = Arc::new(AtomicUsize::new(0));
         let (theirs, told) = (shared.clone(), passed.clone());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Rates and costs by kind of operation. Times are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Attained {
+pub struct AttainedRates {
     /// Bytes/s that kernels of each kind move, activations in and out included.
     pub bandwidth: ByClass,
     /// Bytes/s of attention's products from several tokens at once; in files that do not have it those of all.
@@ -48,7 +48,7 @@ pub struct Attained {
     pub divided_launch_ns: Option<f64>,
 }
 
-impl Attained {
+impl AttainedRates {
     /// Nanoseconds that an operation takes on the device, once, beside its bytes and FLOPs.
     pub fn beside_work(&self, operation: &Operation) -> f64 {
         let others = (operation.kernels - operation.products).max(0.0) + operation.divided;

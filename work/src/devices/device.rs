@@ -1,6 +1,6 @@
 //! What a device can do at best, by its datasheet or as measured.
 
-use super::attained::Attained;
+use super::attained::AttainedRates;
 use super::formats::Multiply;
 use super::peak::{Origin, Peak, PeakKind};
 use super::roof::Roof;
@@ -40,6 +40,9 @@ pub struct Device {
     pub origin: Origin,
     /// The document, or when and how it was measured.
     pub source: String,
+    /// Whether others were at work while its peaks were measured: the device may reach more then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
     /// FLOP/s by type; what is not known is not there.
     pub flops: BTreeMap<Multiply, f64>,
     /// Bytes/s to and from memory; 0 if it is not known.
@@ -78,7 +81,7 @@ pub struct Device {
     /// Rates and costs by kind of operation, of a device that was calibrated in the finer form; they take the place of
     /// `bandwidth` and `kernel_floor` in predictions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attained: Option<Attained>,
+    pub attained: Option<AttainedRates>,
     /// Where launch, floor and sync come from.
     pub launch_source: Option<String>,
 }
@@ -91,6 +94,7 @@ impl Device {
             kind,
             origin: Origin::Measured,
             source: String::new(),
+            disturbed: false,
             flops: BTreeMap::new(),
             bandwidth: 0.0,
             memory: None,
@@ -116,6 +120,7 @@ impl Device {
         Some(Self {
             origin: one.origin(),
             source: one.source().to_string(),
+            disturbed: one.is_disturbed(),
             flops: one.flops_by_type(),
             bandwidth: one.bandwidth()?.value,
             ..self
@@ -130,7 +135,7 @@ impl Device {
             label: self.origin.name().to_string(),
             source: format!("{}: {}", self.name, self.source),
             dtype: dtype.map(|dtype| dtype.dtype().to_string()),
-            disturbed: false,
+            disturbed: self.disturbed,
         };
         let flops = Multiply::AS_LISTED.iter().filter_map(|dtype| Some((*dtype, *self.flops.get(dtype)?)));
         let flops = flops.map(|(dtype, value)| peak(PeakKind::Flops, value, Some(dtype)));

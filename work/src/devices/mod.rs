@@ -12,7 +12,7 @@ mod peak;
 mod peaks_file;
 mod roof;
 
-pub use attained::Attained;
+pub use attained::AttainedRates;
 pub use classes::{ByClass, OperationClass};
 pub use device::{Device, DeviceKind, Link};
 pub use formats::{FORMATS, Format, Multiply, UnknownFormat};

@@ -8,9 +8,11 @@
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
 //! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`,
 //!   `index_rate`, `panel_rate`, and `panels_in_turn`, which is true or false;
-//! - `attained`, the finer form of a calibration: [`Attained`].
+//! - `disturbed`, what was seen of others at work while they were measured: a list that is not empty, or true, here or in
+//!   one of `peaks`;
+//! - `attained`, the finer form of a calibration: [`AttainedRates`].
 
-use super::attained::Attained;
+use super::attained::AttainedRates;
 use super::device::{Device, DeviceKind};
 use super::formats::Multiply;
 use super::known_devices::{known_device, launch_of_driver};
@@ -96,9 +98,13 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     // What a launch costs with allocation and shapes goes with the driver's part, as far as is known.
     let of_host = found.driver_launch.filter(|_| base.as_ref().is_some_and(|device| device.launch.is_some()));
     let launch = found.launch.or_else(|| of_host.map(launch_of_driver));
+    let told = fields.get("disturbed");
+    let is_told =
+        told == Some(&Value::Bool(true)) || told.and_then(Value::as_array).is_some_and(|seen| !seen.is_empty());
     Ok(Device {
         name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
         kind,
+        disturbed: is_told || peaks.iter().any(|peak| peak.disturbed),
         origin: if found.datasheet { Origin::Datasheet } else { Origin::Measured },
         source: source.unwrap_or_else(|| "the peaks file does not say how".to_string()) + &stands_in,
         flops: found.flops,
@@ -126,10 +132,10 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
 }
 
 /// The finer form of a calibration, if the file has it.
-fn attained(fields: &Map<String, Value>) -> Result<Option<Attained>, PeaksError> {
+fn attained(fields: &Map<String, Value>) -> Result<Option<AttainedRates>, PeaksError> {
     let Some(value) = fields.get("attained").filter(|value| !value.is_null()) else { return Ok(None) };
     let wrong = || PeaksError::Value { name: "attained".to_string() };
-    let attained: Attained = serde_json::from_value(value.clone()).map_err(|_| wrong())?;
+    let attained: AttainedRates = serde_json::from_value(value.clone()).map_err(|_| wrong())?;
     if attained.is_sound() { Ok(Some(attained)) } else { Err(wrong()) }
 }
 

@@ -1,7 +1,7 @@
 //! What an account is made with.
 
 use crate::busy::Clocks;
-use crate::covered::Covered;
+use crate::covered::CoveredTime;
 use crate::gaps::LAUNCH_OVERHEAD_NS;
 use crate::step_rows::StepRow;
 use candlescope_schema::run::RunManifest;
@@ -37,7 +37,7 @@ impl AccountOptions {
 /// What the parts of an account share.
 pub(super) struct Context<'a> {
     pub(super) steps: &'a [StepRow],
-    pub(super) covered: &'a Covered,
+    pub(super) covered: &'a CoveredTime,
     pub(super) clocks: Clocks,
     pub(super) manifest: &'a RunManifest,
     pub(super) options: &'a AccountOptions,

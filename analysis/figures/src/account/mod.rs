@@ -37,7 +37,7 @@ pub use tables::{KernelAccountRow, PlaceRow};
 pub use works::LaunchShape;
 
 use super::busy::Clocks;
-use super::covered::Covered;
+use super::covered::CoveredTime;
 use super::known::RunContents;
 use super::reading::Pass;
 use super::sampling::Sampling;
@@ -89,12 +89,12 @@ pub struct Account {
     /// One account for each device with recorded work, in order of UUID.
     pub devices: Vec<DeviceAccount>,
     /// What cannot be told from this run, and why.
-    pub absent: Vec<Absent>,
+    pub absent: Vec<MissingFigure>,
 }
 
 /// A figure that the run's data do not carry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Absent {
+pub struct MissingFigure {
     /// The figures that are missing, in words.
     pub what: &'static str,
     /// Why it is missing, and what would bring it.
@@ -219,7 +219,7 @@ impl<'k> AccountPass<'k> {
         }
         let (measured, clocks) = (self.warmup.measured(steps), self.known.clocks());
         let sampling = Sampling::of(manifest, steps);
-        let covered = Covered::of(&sampling, steps, self.warmup.requests()).without_warmup(self.warmup.left_out());
+        let covered = CoveredTime::of(&sampling, steps, self.warmup.requests()).without_warmup(self.warmup.left_out());
         let context = Context { steps: &measured, covered: &covered, clocks, manifest, options: self.options };
         let mut devices: Vec<DeviceAccount> =
             works.devices.iter().map(|device| device_account(device, works, &context)).collect();
@@ -346,23 +346,26 @@ fn trace(device: &DeviceWorks, works: &Works, recorded: &recorded::RecordedTime)
     }
 }
 
-fn absent(works: &Works, clocks: Clocks) -> Vec<Absent> {
-    let mut out = vec![Absent {
+fn absent(works: &Works, clocks: Clocks) -> Vec<MissingFigure> {
+    let mut out = vec![MissingFigure {
         what: "gaps caused by the allocator",
         why: "calls that allocate are not recorded, only calls that launch; such gaps are host-bound",
     }];
     if works.devices.iter().all(|device| device.work.iter().all(|work| work.launch == NONE)) {
         let why = "no launch calls were recorded, so it is not known whether the host was late: gaps are `other`";
-        out.push(Absent { what: "host-bound gaps, launches, queue lengths", why });
+        out.push(MissingFigure { what: "host-bound gaps, launches, queue lengths", why });
     }
     if clocks.apart() {
         let why = "the clocks of host and device are too far apart to place steps on the device's time line, or to say \
                    how long work waited for its launch";
-        out.push(Absent { what: "line, phases, critical path, waits and queues of streams, launch delays", why });
+        out.push(MissingFigure {
+            what: "line, phases, critical path, waits and queues of streams, launch delays",
+            why,
+        });
     } else if clocks.bound_ns.is_none() {
         let why = "the run does not say how far the clocks may be apart (gpu.kernels.clock_bound_ns): every gap is \
                    `uncertain`, and what streams waited for, their queues and launch delays are not known";
-        out.push(Absent { what: "classes of gaps", why });
+        out.push(MissingFigure { what: "classes of gaps", why });
     }
     out
 }

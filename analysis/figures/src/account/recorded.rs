@@ -2,7 +2,7 @@
 //! between two windows: it is neither busy nor idle.
 
 use super::works::{DeviceWorks, NOWHERE, Works};
-use crate::covered::Covered;
+use crate::covered::CoveredTime;
 use crate::step_rows::StepRow;
 use crate::timeline::around_others;
 use candlescope_schema::stretches::{Stretch, merged};
@@ -40,7 +40,7 @@ impl Row {
 }
 
 /// When work of `device` was recorded; `steps` are in order of start.
-pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], covered: &Covered) -> RecordedTime {
+pub(super) fn recorded(device: &DeviceWorks, works: &Works, steps: &[StepRow], covered: &CoveredTime) -> RecordedTime {
     let kinds: BTreeSet<&str> =
         steps.iter().filter(|step| device.steps.contains(&step.step)).map(StepRow::group).collect();
     // A step around others is open while these are not recorded.

@@ -117,7 +117,8 @@ macro_rules! each_advice {
                 CacheCopied = cache_copied,
                     "step time grows with the context, which grew by half or more, by more than reading the cache explains",
                     "(slope − its 95 % error − slope of the reads) · mean context, at most what kernels that move data there take, \
-                     or on a CPU with stacks what functions that copy tensors take";
+                     or on a CPU with stacks what functions that copy tensors take, in 36 samples or more; low and high with \
+                     twice the standard error of counting these";
                 /// No KV cache: the whole text is processed again for each token.
                 Recomputed = recomputed,
                     "decoding, the products by weights compute 16 rows a sequence or more, and half of the context or more",
@@ -205,15 +206,17 @@ macro_rules! each_advice {
                 /// The thread of a step waits for something that is no thread of a pool.
                 Blocked = blocked,
                     "time that the step's thread waited, on a CPU, less what a pool's synchronisation explains: 5 % of the \
-                     step or more",
-                    "that time; high with what the first of the step's layers takes beyond the others, if it takes longer than \
+                     step or more; where waits were recorded a part of the time only, as many of them as would tell as \
+                     much as 36 samples or more",
+                    "that time; low and high with twice the standard error of counting the waits of a part; high with what the first of the step's layers takes beyond the others, if it takes longer than \
                      each of these and the wait is outside of them";
                 /// Memory is taken from the system and given back again and again.
                 PageFaults = page_faults,
                     "page faults × what one takes here (measured) and sampled time in calls for memory; where samples see the \
                      kernel, sampled time in it below functions that call it for memory or did not call it, if that is more: \
-                     5 % of the step or more, and 10 faults a step or more",
-                    "that time; low three quarters of it; high with what the pages, zeroed, put out of the caches, at the \
+                     5 % of the step or more, and 10 faults a step or more; sampled time in 36 samples or more counts",
+                    "that time; low three quarters of it; low and high with twice the standard error of counting samples; high \
+                     with what the pages, zeroed, put out of the caches, at the \
                      memory's rate";
                 /// One thread computes while those of the pool wait.
                 SerialPart = serial_part,
@@ -334,8 +337,7 @@ lacks! {
          doctor` says what this machine allows";
     /// More call stacks.
     MoreStackSamples = "more_stack_samples",
-        "fewer than 36 samples of call stacks are in functions that compute nothing, too few to say how long these \
-         take",
+        "fewer than 36 samples of call stacks, or of waits, tell of what seems to take long, too few to say how long",
         "record for longer: more requests, or more tokens";
     /// Calls that allocate.
     AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",

@@ -14,6 +14,7 @@
 
 use super::order;
 use super::student::two_sided_quantile;
+use candlescope_schema::splitmix;
 use statrs::function::erf::erfc;
 
 /// Resamples drawn.
@@ -105,11 +106,8 @@ pub struct SplitMix(pub u64);
 
 impl SplitMix {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(splitmix::STEP);
+        splitmix::mixed(self.0)
     }
 
     /// A number from 0 to `n` − 1, all practically equally likely; 0 if `n` is 0.

@@ -5,12 +5,13 @@
 //! layers, in the first of these alone: it takes longer than all that follow. That is in the upper bound; what is slower
 //! in the whole step is not, because no step of such a run shows what it takes without a wait.
 
+use super::counted_gain::CountedGain;
 use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::Layer;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::stats::total;
 use candlescope_work::estimate::median;
 use std::collections::BTreeMap;
@@ -33,6 +34,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         return;
     }
     let waits = &host.waits;
+    // A wait is measured where it begins and ends, which is no sample of anything. Where a thread waits so often that
+    // only a part of the time was recorded, the waits of that part stand for those of the rest.
+    let gained = CountedGain::of_part(waits, host.waits_measured, host.elapsed_ns);
+    if gained.rests_on_few() {
+        return out.abstain(AdviceCode::Blocked, step, Missing::MoreStackSamples);
+    }
     let main = waits.place().map(str::to_string);
     let resumed = main.as_deref().and_then(|place| resumed(scene, step, place));
     let draft = Draft::new(AdviceCode::Blocked, step)
@@ -42,17 +49,19 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         })
         .steps(step.row.steps)
         .derived("share", "ratio", share, step.row.steps)
+        .derived_if("share_error", "ratio", gained.share_error(host.elapsed_ns), waits.waits)
         .derived("waits_ns", "ns", waits.blocked_ns / step.row.steps.max(1) as f64, step.row.steps)
         .derived_if("resumed_ns", "ns", resumed, step.usual_steps())
         .query(thread_time(step, "blocked_ns"))
         .sure(ConfidenceLevel::Low, "measured; what is waited for may be needed");
-    let places: Vec<(String, f64)> =
-        waits.places.iter().map(|(place, ns)| (place.clone(), ns / host.elapsed_ns * step.lines.t)).collect();
-    let of_place = |place: &String, ns: f64, rate: f64| {
+    // Each path has its part of what is gained.
+    let of_step = step.lines.t / host.elapsed_ns / waits.ns();
+    let places: Vec<(String, f64)> = waits.places.iter().map(|(place, ns)| (place.clone(), ns * of_step)).collect();
+    let of_place = |place: &String, part: f64, rate: f64| {
         let behind = resumed.filter(|_| rate >= 1.0 && Some(place) == main.as_ref()).unwrap_or(0.0);
-        Relief::Wait(place.clone(), ns * rate + behind)
+        Relief::Wait(place.clone(), part * gained.at(rate) * rate + behind)
     };
-    out.found.push(draft.reliefs(|rate| places.iter().map(|(place, ns)| of_place(place, *ns, rate)).collect()));
+    out.found.push(draft.reliefs(|rate| places.iter().map(|(place, part)| of_place(place, *part, rate)).collect()));
 }
 
 /// What the first of a step's layers takes beyond the others, in nanoseconds a step, where most of what the step waits is

@@ -1,5 +1,6 @@
 //! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
 
+use super::counted_gain::CountedGain;
 use super::draft::{Draft, RuleResults};
 use super::host_causes::{COPIES, CauseTime};
 use super::kernel_groups::most_time;
@@ -10,6 +11,7 @@ use candlescope_figures::account::{PhaseWork, PlacedKernel};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::kernel_family::KernelFamily;
 use candlescope_figures::kv_bytes_of_a_token;
+use candlescope_schema::metric;
 use candlescope_schema::run::model_key;
 
 /// The longest context over the shortest from which on a slope says something of the whole context: over 1,024 to 1,088
@@ -20,6 +22,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let code = AdviceCode::CacheCopied;
     // One in 8 bits is widened at each token, which takes longer the longer it is, and no other memory mends that.
     if !step.decodes() || model_key::KV_CACHE_DTYPE.of(&scene.analysis.manifest.model) == Some("q8") {
+        return;
+    }
+    // It is allocated at the start already, and written in place.
+    if scene.analysis.memory.host(metric::KV_ALLOCATED).is_some() {
         return;
     }
     let Some(trend) = scene.analysis.tokens.trend else { return out.abstain(code, step, Missing::Contexts) };
@@ -43,6 +49,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         return;
     }
     let moved = step.work.and_then(|work| moved(step, work));
+    // Its kernels were recorded, and none of them copies: attention grows by itself, as a CUDA graph for a longer
+    // context does. Of SmolLM2 as graphs, which write their cache in place, 7 % were promised for writing it in place.
+    if scene.on_gpu && moved.is_none() && step.work.is_some_and(|work| work.steps > 0) {
+        return;
+    }
     let cache = scene.paths.keys().find(|path| step.has(path) && path.ends_with("kv_cache")).copied();
     let place = moved.and_then(|row| row.path.as_deref()).or(cache);
     let draft = Draft::new(code, step)
@@ -74,7 +85,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
             |other: &&PlacedKernel| other.path == row.path && KernelFamily::of(&other.name) == KernelFamily::Move;
         work.rows.iter().filter(there).map(|row| row.ns).sum::<u64>() as f64 / work.steps.max(1) as f64
     });
-    let ns = (excess * mean).min(most.or(copied.as_ref().map(|copied| copied.ns)).unwrap_or(f64::INFINITY));
+    let grown = excess * mean;
+    if let Some(copied) = copied.as_ref().filter(|copied| copied.is_seen() && copied.ns < grown)
+        && copied.gain.rests_on_few()
+    {
+        return out.abstain(code, step, Missing::MoreStackSamples);
+    }
+    // Kernels are all recorded; of samples, the error of counting them is in the bounds.
+    let gained = |rate: f64| {
+        let seen = most.or(copied.as_ref().map(|copied| copied.at(rate)));
+        rate * grown.min(seen.unwrap_or(f64::INFINITY))
+    };
     let on_cpu = |ns: f64| -> Vec<Relief> {
         // Copying itself is another finding's (`hot_overhead`): what both say of a place counts once.
         match copied.as_ref().and_then(|copied| copied.time).filter(|time| time.ns() > 0.0) {
@@ -85,7 +106,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
             None => vec![Relief::Host(ns)],
         }
     };
-    out.found.push(draft.reliefs(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { on_cpu(ns * rate) }));
+    out.found.push(draft.reliefs(|rate| if scene.on_gpu { shorter(step, gained(rate)) } else { on_cpu(gained(rate)) }));
 }
 
 /// What functions that copy tensors took of a step on a CPU, as its stacks were sampled, nanoseconds; `None` on a GPU
@@ -94,15 +115,32 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
 fn copied<'a>(scene: &Scene<'_>, step: &'a StepScene<'_>) -> Option<CopyTime<'a>> {
     let host = step.host.as_ref().filter(|host| !scene.on_gpu && host.elapsed_ns > 0.0)?;
     let time = host.causes.get(COPIES);
-    Some(CopyTime { ns: time.map_or(0.0, CauseTime::ns) / host.elapsed_ns * step.lines.t, time })
+    let gain = time.map(|time| CountedGain::of(time, host.elapsed_ns)).unwrap_or_default();
+    let of_step = step.lines.t / host.elapsed_ns;
+    Some(CopyTime { ns: gain.ns * of_step, gain, of_step, time })
 }
 
 /// Time in functions that copy tensors.
 struct CopyTime<'a> {
     /// In a step, nanoseconds.
     ns: f64,
-    /// In all steps that were sampled; `None` if no such function was seen.
+    /// In all steps that were sampled, with the error of counting it.
+    gain: CountedGain,
+    /// Nanoseconds of a step for each of all steps.
+    of_step: f64,
+    /// By path; `None` if no such function was seen.
     time: Option<&'a CauseTime>,
+}
+
+impl CopyTime<'_> {
+    fn is_seen(&self) -> bool {
+        self.ns > 0.0
+    }
+
+    /// In a step, nanoseconds, at a part of the attainable rate: between the ends of what was counted.
+    fn at(&self, rate: f64) -> f64 {
+        self.gain.at(rate) * self.of_step
+    }
 }
 
 /// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line

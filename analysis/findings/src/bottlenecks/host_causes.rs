@@ -139,10 +139,6 @@ impl HostCause {
     }
 }
 
-/// What rests on fewer samples is not told: two standard errors of n samples are 2/√n of the time that they stand for,
-/// from here on a third of it at most.
-pub(super) const FEWEST_COUNTS: f64 = 36.0;
-
 /// The time of a cause in the steps of a kind.
 #[derive(Debug, Default, Clone)]
 pub(super) struct CauseTime {
@@ -211,6 +207,8 @@ pub(super) struct HostOfStep {
     pub(super) causes: BTreeMap<&'static str, CauseTime>,
     /// Waiting for no known cause.
     pub(super) waits: CauseTime,
+    /// The share of the steps' time in which each wait was measured, where it began and ended, from 0 to 1.
+    pub(super) waits_measured: f64,
     /// In the kernel for memory.
     pub(super) memory: CauseTime,
     /// What the threads that entered the intervals computed on the CPU, no known cause's, by path.
@@ -239,6 +237,7 @@ impl HostOfStep {
         if all.elapsed_ns <= 0.0 {
             return None;
         }
+        all.waits_measured = threads.map_or(0.0, |threads| (threads.known_ns as f64 / total_ns.max(1) as f64).min(1.0));
         // Where waits are not recorded, what was sampled is less than the time that passed.
         all.elapsed_ns = all.elapsed_ns.max(total_ns as f64);
         Some(all)
@@ -255,7 +254,7 @@ impl HostOfStep {
         let mut idle = 0;
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
             if node.pool {
-                let computed = Counted::of(node.own.pool_ns as f64, node.own.samples);
+                let computed = CountedTime::of(node.own.pool_ns as f64, node.own.samples);
                 match *cause == Some(POOL_SYNC) {
                     true => idle += node.own.pool_ns,
                     false => self.computed.entry(rollup.to_string()).or_default().add(rollup, None, computed),
@@ -263,8 +262,8 @@ impl HostOfStep {
                 continue;
             }
             let name = &node.name;
-            let own = Counted::of(node.own.own_ns as f64, node.own.samples);
-            let blocked = Counted::blocked(node.own.blocked_ns as f64 * scale, node.own.waits);
+            let own = CountedTime::of(node.own.own_ns as f64, node.own.samples);
+            let blocked = CountedTime::blocked(node.own.blocked_ns as f64 * scale, node.own.waits);
             match cause {
                 Some(cause) => {
                     let of_cause = self.causes.entry(cause).or_default();
@@ -278,12 +277,15 @@ impl HostOfStep {
                 }
             }
             if is_for_memory(name, self.sees_faults) {
-                self.memory.add(rollup, Some(name), Counted::of(node.own.kernel_ns as f64, node.own.samples));
+                // As many of its samples as were in the kernel.
+                let in_kernel = node.own.kernel_ns as f64 / node.own.own_ns.max(1) as f64;
+                let samples = (node.own.samples as f64 * in_kernel.min(1.0)).round() as u64;
+                self.memory.add(rollup, Some(name), CountedTime::of(node.own.kernel_ns as f64, samples));
             }
         }
         if known == 0 && place.all.blocked_ns > 0 {
             // No stack of a wait is known. Where threads of a pool compute for the path, it waits for them.
-            let blocked = Counted::blocked(blocked_ns, place.all.waits);
+            let blocked = CountedTime::blocked(blocked_ns, place.all.waits);
             match place.all.pool_ns > idle {
                 true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, blocked),
                 false => self.waits.add(rollup, None, blocked),
@@ -304,14 +306,14 @@ fn waits_scale(sampled: f64, threads: &ThreadTimes, total_ns: f64) -> f64 {
 
 /// Time of one kind, nanoseconds, and in how many samples or waits it was seen.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct CountedTime {
     own_ns: f64,
     samples: u64,
     blocked_ns: f64,
     waits: u64,
 }
 
-impl Counted {
+impl CountedTime {
     /// On the CPU.
     fn of(own_ns: f64, samples: u64) -> Self {
         Self { own_ns, samples, ..Self::default() }
@@ -324,7 +326,7 @@ impl Counted {
 }
 
 impl CauseTime {
-    fn add(&mut self, rollup: &str, function: Option<&FrameName>, time: Counted) {
+    fn add(&mut self, rollup: &str, function: Option<&FrameName>, time: CountedTime) {
         let ns = time.own_ns + time.blocked_ns;
         if ns <= 0.0 {
             return;

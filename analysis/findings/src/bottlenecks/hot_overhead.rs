@@ -1,11 +1,12 @@
 //! Functions that compute nothing and take a large part of a step on the host.
 
+use super::counted_gain::CountedGain;
 use super::draft::{Draft, RuleResults};
-use super::host_causes::{CauseTime, FEWEST_COUNTS, HostOfStep, POOL_SYNC, RECORDING, THREAD_COUNT};
+use super::host_causes::{CauseTime, HostOfStep, POOL_SYNC, RECORDING, THREAD_COUNT};
 use super::query::functions;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_schema::run::{RayonThreads, env_key};
 
 /// From this share of a step on.
@@ -21,11 +22,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let caller_computes = env_key::CALLER_COMPUTES.of(&manifest.environment).filter(|computes| *computes);
     // What recording takes is none of the unobserved step: it is told as the run's own cost.
     for (cause, time) in host.causes.iter().filter(|(cause, _)| **cause != RECORDING) {
-        let gained = Gained::of(cause, time, host);
+        let gained = gain(cause, time, host);
         if gained.ns < LEAST * host.elapsed_ns {
             continue;
         }
-        if time.counts() < FEWEST_COUNTS {
+        if gained.rests_on_few() {
             out.abstain(code, step, Missing::MoreStackSamples);
             continue;
         }
@@ -72,36 +73,13 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     }
 }
 
-/// What would not be there without the cause, in nanoseconds of all steps.
-struct Gained {
-    ns: f64,
-    /// Two standard errors of counting samples, between which it lies in 95 of 100 runs.
-    error_ns: f64,
-    /// The most that the cause itself may take.
-    most_ns: f64,
-}
-
-impl Gained {
-    fn of(cause: &str, time: &CauseTime, host: &HostOfStep) -> Self {
-        let error_ns = 2.0 * time.error_ns(host.elapsed_ns);
-        let most_ns = time.ns() + error_ns;
-        if cause != POOL_SYNC {
-            return Self { ns: time.ns(), error_ns, most_ns };
-        }
-        // Without the pool, the thread itself computes what the pool's threads did for these paths.
-        let computed = time.places.keys().filter_map(|place| host.computed.get(place));
-        let (ns, error_ns) = computed.fold((time.ns(), error_ns), |(ns, error_ns), computed| {
-            (ns - computed.ns(), error_ns.hypot(2.0 * computed.error_ns(host.elapsed_ns)))
-        });
-        Self { ns: ns.max(0.0), error_ns, most_ns }
+/// What would not be there without the cause.
+fn gain(cause: &str, time: &CauseTime, host: &HostOfStep) -> CountedGain {
+    let all = CountedGain::of(time, host.elapsed_ns);
+    if cause != POOL_SYNC {
+        return all;
     }
-
-    /// At a part of the attainable rate: the lowest of the lower end of what was counted, the highest of the upper one.
-    fn at(&self, rate: f64) -> f64 {
-        match rate {
-            rate if rate <= RATES[0] => (self.ns - self.error_ns).max(0.0),
-            rate if rate < RATES[2] => self.ns,
-            _ => (self.ns + self.error_ns).min(self.most_ns),
-        }
-    }
+    // Without the pool, the thread itself computes what the pool's threads did for these paths.
+    let computed = time.places.keys().filter_map(|place| host.computed.get(place));
+    computed.fold(all, |all, computed| all.without(computed, host.elapsed_ns))
 }

@@ -6,6 +6,7 @@
 //!
 //! `CONTRIBUTING.md` has the walk "Add a finding".
 
+mod counted_gain;
 mod draft;
 mod host_causes;
 mod kernel_groups;

@@ -1,10 +1,11 @@
 //! Memory is taken from the system and given back at every step.
 
+use super::counted_gain::CountedGain;
 use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
 use candlescope_schema::run::env_key;
 
 /// From this share of a step on.
@@ -24,11 +25,23 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     // memory alone.
     let each = env_key::PAGE_FAULT_NS.of(&scene.analysis.manifest.environment);
     let counted = faults.zip(each).map_or(0.0, |(faults, each)| faults * each / t);
-    let sampled = host.memory.own_ns / host.elapsed_ns;
-    let share = if host.sees_faults { sampled.max(counted) } else { (sampled + counted).min(1.0) };
-    if share < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
+    // The faults and what one of them takes are counters of the system, and no samples; time in the kernel is sampled.
+    let sampled = CountedGain::of(&host.memory, host.elapsed_ns);
+    let share_of = |sampled: &CountedGain| {
+        let sampled = sampled.ns / host.elapsed_ns;
+        if host.sees_faults { sampled.max(counted) } else { (sampled + counted).min(1.0) }
+    };
+    if share_of(&sampled) < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
         return;
     }
+    let sampled = if sampled.rests_on_few() { CountedGain::default() } else { sampled };
+    let share = share_of(&sampled);
+    if share < LEAST {
+        return out.abstain(AdviceCode::PageFaults, step, Missing::MoreStackSamples);
+    }
+    let is_sampled = !host.sees_faults || sampled.ns / host.elapsed_ns >= counted;
+    // What counting samples leaves open, of the step's time.
+    let share_error = sampled.share_error(host.elapsed_ns).filter(|_| is_sampled);
     // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written
     // back and read again, at the rate of the memory. On a GPU the rate that is known is the device's.
     let bandwidth = scene.roof.bandwidth().map(|peak| peak.value).filter(|_| !scene.on_gpu);
@@ -41,6 +54,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         })
         .steps(step.row.steps)
         .derived("share", "ratio", share, memory.samples)
+        .derived_if("share_error", "ratio", share_error, memory.samples)
         .derived("kernel_ns", "ns", memory.own_ns / step.row.steps.max(1) as f64, memory.samples)
         .derived_if("page_fault_ns", "ns", each, 256)
         .derived_if("faults", "count", faults, step.row.steps)
@@ -49,12 +63,14 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .sure(ConfidenceLevel::Medium, "sampled; the first use of memory that is kept costs the same once");
     let place = memory.place().map_or_else(|| busiest(scene, step), str::to_string);
     out.found.push(draft.relief(|rate| {
-        let taken = share * step.lines.t;
+        let of_step = |share: f64| share.clamp(0.0, 1.0) * step.lines.t;
+        let error = 2.0 * share_error.unwrap_or(0.0);
         // What was measured is what is expected; a part of the pages may be needed.
         let ns = match rate {
-            rate if rate >= 1.0 => taken + evicted.unwrap_or(0.0),
-            rate if rate <= RATES[0] => taken * rate,
-            _ => taken,
+            rate if rate >= 1.0 => of_step(share + error) + evicted.unwrap_or(0.0),
+            // What counters say is there in any case.
+            rate if rate <= RATES[0] => of_step((share - error).max(counted)) * rate,
+            _ => of_step(share),
         };
         Relief::Operation(place.clone(), ns)
     }));

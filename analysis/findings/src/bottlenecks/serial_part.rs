@@ -1,7 +1,8 @@
 //! Operations that one thread computes while those of the pool wait.
 
+use super::counted_gain::FEWEST_COUNTS;
 use super::draft::{Draft, RuleResults};
-use super::host_causes::{CauseTime, FEWEST_COUNTS};
+use super::host_causes::CauseTime;
 use super::operations::{one_row_of_f32, operations};
 use super::query::computing_threads;
 use super::scene::{SEVERAL, Scene, StepScene};

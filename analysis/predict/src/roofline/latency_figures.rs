@@ -1,7 +1,7 @@
 //! Latencies that are both measured and predicted.
 
 use super::predict::{StepPrediction, StepTimes};
-use candlescope_figures::{Analysis, Distribution, Launched};
+use candlescope_figures::{Analysis, Distribution, KernelLaunch};
 use candlescope_schema::{GpuSource, Phase};
 use candlescope_work::devices::OperationClass;
 use candlescope_work::estimate::Estimate;
@@ -24,7 +24,7 @@ pub enum Figure {
     /// Mean time of a decoding step's kernels of one kind.
     DecodeOf(OperationClass),
     /// Median time of the host from launch to launch while it decodes and kernels are recorded.
-    Launch(Launched),
+    Launch(KernelLaunch),
 }
 
 impl Figure {
@@ -46,10 +46,10 @@ impl Figure {
             Self::DecodeOf(Softmax) => "decode, softmax",
             Self::DecodeOf(Activations) => "decode, activations",
             Self::DecodeOf(Pointwise) => "decode, pointwise",
-            Self::Launch(Launched::Plain) => "launch to launch, recorded",
-            Self::Launch(Launched::Product) => "launch to launch, recorded, products",
-            Self::Launch(Launched::Divided) => "launch to launch, recorded, sums of divided products",
-            Self::Launch(Launched::Strided) => "launch to launch, recorded, strided operands",
+            Self::Launch(KernelLaunch::Plain) => "launch to launch, recorded",
+            Self::Launch(KernelLaunch::Product) => "launch to launch, recorded, products",
+            Self::Launch(KernelLaunch::Divided) => "launch to launch, recorded, sums of divided products",
+            Self::Launch(KernelLaunch::Strided) => "launch to launch, recorded, strided operands",
         }
     }
 
@@ -140,7 +140,7 @@ pub(super) fn measured(analysis: &Analysis, shape: &ModelShape) -> Vec<(Figure, 
 /// The times from launch to launch of a run in nanoseconds, as far as they were recorded.
 pub(super) fn launch_paces(analysis: &Analysis) -> impl Iterator<Item = (Figure, f64)> {
     let of = |launched| Some((Figure::Launch(launched), analysis.kernels.pace.of(launched)?.0));
-    Launched::ALL.into_iter().filter_map(of)
+    KernelLaunch::ALL.into_iter().filter_map(of)
 }
 
 /// Mean time of the kernels of a phase's steps, and of how many steps.

@@ -56,7 +56,7 @@ pub struct Bottleneck {
 
 /// A run against its rooflines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
+pub struct RunRoofline {
     /// Directory that the run was opened from.
     pub run: String,
     /// What its verdict says of it, in a sentence: [`judged`](Self::judged).
@@ -84,7 +84,7 @@ pub struct Measured {
     pub layers: Vec<HeatMap>,
 }
 
-impl Measured {
+impl RunRoofline {
     /// Holds a run against its own peaks and those of `given`, if a device is named.
     pub fn of(run: &Run, analysis: &Analysis, given: Option<&Device>, thresholds: &Thresholds) -> Self {
         // A run's points stand under the roofs of its own device alone.
@@ -144,7 +144,7 @@ impl Measured {
 }
 
 /// Decoding steps of these runs by batch and context.
-pub fn batch_and_context(runs: &[(&Run, &Analysis, &Measured)]) -> Option<HeatMap> {
+pub fn batch_and_context(runs: &[(&Run, &Analysis, &RunRoofline)]) -> Option<HeatMap> {
     let runs: Vec<_> = runs.iter().map(|(run, analysis, measured)| (*run, *analysis, measured.roofs.first())).collect();
     contexts(&runs)
 }

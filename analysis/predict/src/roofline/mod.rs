@@ -2,7 +2,7 @@
 //! measured.
 //!
 //! ```text
-//! a shape (known_models) ───────────┐
+//! a shape of `known_models` ───────┐
 //! scenario, formats ───────────────┼─► the crate work (operations) ─► predict (times) ─► outlook (latency, memory, batches)
 //! a device of `devices` ───────────┘
 //!
@@ -15,7 +15,6 @@ mod calibrate;
 mod from_kernels;
 mod heat;
 mod kernel_study;
-mod known_models;
 mod latency_figures;
 mod load_test;
 mod measured;
@@ -36,10 +35,9 @@ pub use calibrate::{
 pub use from_kernels::{FromKernels, KernelShape, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
 pub use kernel_study::{KernelStudy, KernelStudyError};
-pub use known_models::{KnownModel, UnknownModel, known_model, known_models, stored_format};
 pub use latency_figures::Figure;
 pub use load_test::{LoadLatency, LoadPoint, LoadStage, LoadTest, LoadTestError, load_stages};
-pub use measured::{Bottleneck, Comparison, FAR_BELOW, Measured, batch_and_context};
+pub use measured::{Bottleneck, Comparison, FAR_BELOW, RunRoofline, batch_and_context};
 pub use memory::MemoryNeed;
 pub use outlook::{BatchRow, KNEE, Outlook, Recommendation, Variant, step_times};
 pub use points::{Point, PointKind, Status, UnderRoof, phase_points};

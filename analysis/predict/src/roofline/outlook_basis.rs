@@ -32,6 +32,9 @@ pub(super) fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenar
 fn operations(device: &Device, all: &mut Vec<String>) {
     all.push(match device.origin {
         Origin::Datasheet => format!("peaks are the maker's, not measured here: {}", device.source),
+        Origin::Measured if device.disturbed => {
+            format!("peaks were measured while others were at work, so the device may reach more: {}", device.source)
+        }
         Origin::Measured => format!("peaks were measured: {}", device.source),
     });
     all.push(match &device.attained {

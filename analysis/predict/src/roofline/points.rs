@@ -13,9 +13,10 @@
 use super::predict::Bound;
 use super::run_facts::roofs;
 use candlescope_figures::gpu_time::source_name;
+use candlescope_figures::kernel_sums::KernelPathRow;
 use candlescope_figures::path_totals::by_rollup;
 use candlescope_figures::{Analysis, Operator, PathTotals, PhaseRow, peaks};
-use candlescope_schema::numbers::percent;
+use candlescope_schema::numbers::{count, percent, significant};
 use candlescope_work::devices::{Device, Multiply, Origin, Roof};
 use serde::Serialize;
 
@@ -394,16 +395,15 @@ fn operators(analysis: &Analysis) -> Vec<PointRates> {
 /// Kernels by the path that launched them, with the work that this path's intervals state themselves.
 fn kernels(analysis: &Analysis) -> Vec<PointRates> {
     let paths = by_rollup(&analysis.intervals.paths);
-    let one = |row: &candlescope_figures::kernel_sums::KernelPathRow| {
+    let one = |row: &KernelPathRow| {
         let path = row.path.as_deref()?;
         let totals = paths.get(path)?;
         let merged = analysis.kernels.merged.get(path).copied().unwrap_or(1.0);
         let ns = row.total_ns as f64 * merged;
         let of = |work: Option<u64>| (ns > 0.0 && row.calls > 0).then_some(work? as f64 / ns * 1e9);
         let stated = totals.work.flops.is_some() || totals.work.io_bytes.is_some();
-        let kernel = row.top.as_ref().map_or_else(String::new, |(name, _)| format!(": {name}"));
         Some(PointRates {
-            name: format!("{path}{kernel}"),
+            name: kernels_label(path, row),
             kind: PointKind::Kernels,
             calls: row.calls,
             over: "kernels",
@@ -416,4 +416,63 @@ fn kernels(analysis: &Analysis) -> Vec<PointRates> {
         })
     };
     analysis.kernels.by_path.iter().filter_map(one).collect()
+}
+
+/// Longest name of a kernel in a point's label: whole ones are in the tables of kernels.
+const LONGEST_KERNEL: usize = 32;
+
+/// What a point of a path's kernels is called. Its time is that of all of them: the one that takes most is told with its
+/// share.
+fn kernels_label(path: &str, row: &KernelPathRow) -> String {
+    let Some((kernel, ns)) = &row.top else { return path.to_string() };
+    let name = kernel.strip_prefix("void ").unwrap_or(kernel);
+    let name: String = match name.char_indices().nth(LONGEST_KERNEL) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_string(),
+    };
+    let all = row.kernels + row.copies;
+    if all <= row.calls && *ns == row.total_ns {
+        return format!("{path}: {name}");
+    }
+    // Those of a call, as the point's time is.
+    let is_one = all == row.calls;
+    let what = match (row.kernels, row.copies) {
+        (_, 0) if is_one => "kernel",
+        (_, 0) => "kernels",
+        (0, _) if is_one => "copy",
+        (0, _) => "copies",
+        _ => "kernels and copies",
+    };
+    let many = match row.calls {
+        calls if calls > 0 && all.is_multiple_of(calls) => format!("{} {what}", count(all / calls)),
+        calls if calls > 0 => format!("{} {what}", significant(all as f64 / calls as f64)),
+        _ => what.to_string(),
+    };
+    format!("{path}: {many}, {} in {name}", percent(*ns as f64 / row.total_ns.max(1) as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_of_several_kernels_is_not_read_as_the_time_of_one() {
+        let row = |calls, kernels, copies, top: (&str, u64)| KernelPathRow {
+            calls,
+            kernels,
+            copies,
+            total_ns: 1_000,
+            top: Some((top.0.into(), top.1)),
+            ..KernelPathRow::default()
+        };
+        let of = |row: KernelPathRow| kernels_label("decode", &row);
+        assert_eq!(of(row(10, 14_680, 0, ("gemv", 420))), "decode: 1,468 kernels, 42.0 % in gemv");
+        assert_eq!(of(row(10, 15, 5, ("gemv", 420))), "decode: 2 kernels and copies, 42.0 % in gemv");
+        assert_eq!(of(row(10, 25, 0, ("gemv", 1_000))), "decode: 2.50 kernels, 100.0 % in gemv");
+        assert_eq!(of(row(10, 10, 0, ("gemv", 420))), "decode: 1 kernel, 42.0 % in gemv");
+        assert_eq!(of(row(10, 10, 0, ("gemv", 1_000))), "decode: gemv", "one a call: its own time");
+        let long = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int> >";
+        assert_eq!(of(row(1, 1, 0, (long, 1_000))), "decode: at::native::vectorized_elementwi…");
+        assert_eq!(of(KernelPathRow::default()), "decode");
+    }
 }

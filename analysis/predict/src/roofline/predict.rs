@@ -14,15 +14,15 @@
 //! and copied, so that reading, copying and multiplying add up where the device's figures were fitted so
 //! ([`Device::panels_in_turn`](candlescope_work::devices::Device::panels_in_turn)).
 //!
-//! A device that was calibrated in the finer form ([`Attained`](super::Attained)) has rates by kind of operation, and a
-//! kernel's own time comes before that of its work instead of standing in for it. There a step also ends later than
-//! the longer of the two sums: its last operations (the head, the choice of a token) are launched when the host is done
-//! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
-//! of all ways that go over from the host to the device at one operation.
+//! A device that was calibrated in the finer form ([`AttainedRates`]) has rates by kind of operation, and a kernel's own
+//! time comes before that of its work instead of standing in for it. There a step also ends later than the longer of the
+//! two sums: its last operations (the head, the choice of a token) are launched when the host is done with the layers,
+//! and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest of all ways that
+//! go over from the host to the device at one operation.
 
 use super::scenario::Storage;
-use candlescope_figures::Launched;
-use candlescope_work::devices::{Attained, ByClass, Device, Multiply, OperationClass};
+use candlescope_figures::KernelLaunch;
+use candlescope_work::devices::{AttainedRates, ByClass, Device, Multiply, OperationClass};
 use candlescope_work::estimate::Estimate;
 use candlescope_work::step::{Operands, Operation};
 use serde::Serialize;
@@ -241,7 +241,7 @@ pub(super) struct LaunchTimes {
 impl LaunchTimes {
     fn of_device(device: &Device) -> Self {
         let plain = device.launch.map_or(0.0, |launch| launch.mid);
-        let beyond = |of: fn(&Attained) -> f64| plain + device.attained.as_ref().map_or(0.0, of);
+        let beyond = |of: fn(&AttainedRates) -> f64| plain + device.attained.as_ref().map_or(0.0, of);
         Self {
             plain,
             product: beyond(|a| a.product_launch_ns),
@@ -260,12 +260,12 @@ impl LaunchTimes {
         }
     }
 
-    pub(super) fn of(&self, launched: Launched) -> f64 {
+    pub(super) fn of(&self, launched: KernelLaunch) -> f64 {
         match launched {
-            Launched::Plain => self.plain,
-            Launched::Product => self.product,
-            Launched::Strided => self.strided,
-            Launched::Divided => self.divided,
+            KernelLaunch::Plain => self.plain,
+            KernelLaunch::Product => self.product,
+            KernelLaunch::Strided => self.strided,
+            KernelLaunch::Divided => self.divided,
         }
     }
 }

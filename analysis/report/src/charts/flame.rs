@@ -2,7 +2,9 @@
 //! page.
 
 use candlescope_document::Frame;
-use candlescope_figures::flame::{BLOCKED, KERNEL, POOL, PREEMPTED, Shown, collapsed, collapsed_functions, frame_name};
+use candlescope_figures::flame::{
+    BLOCKED, FlameTime, KERNEL, POOL, PREEMPTED, collapsed, collapsed_functions, frame_name,
+};
 use candlescope_figures::tree::Tree;
 use candlescope_figures::{Analysis, HostTime};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, PaletteMap};
@@ -45,9 +47,9 @@ pub(crate) fn of_run(analysis: &Analysis) -> Vec<Frame> {
         return frame(tree, "Flame graph").into_iter().collect();
     };
     let shown = [
-        (Shown::Elapsed, "Elapsed: on and off the CPU"),
-        (Shown::OnCpu, "On the CPU, with threads of pools"),
-        (Shown::OffCpu, "Off the CPU"),
+        (FlameTime::Elapsed, "Elapsed: on and off the CPU"),
+        (FlameTime::OnCpu, "On the CPU, with threads of pools"),
+        (FlameTime::OffCpu, "Off the CPU"),
     ];
     let drawn = shown.into_iter().map(|(shown, title)| {
         let lines = collapsed_functions(tree, host, shown);

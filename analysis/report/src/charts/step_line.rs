@@ -2,6 +2,7 @@
 
 use super::super::format::{duration, head, printable};
 use super::super::kernel_name::short;
+use candlescope_document::html::Plain;
 use candlescope_document::{Row, Table, column, figure, words};
 use candlescope_figures::account::{LineWork, StepLine};
 use candlescope_schema::KernelKind;
@@ -44,11 +45,11 @@ pub(crate) fn svg(line: &StepLine) -> String {
             "<rect class=\"{}\" x=\"{from:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{}\"><title>{}</title></rect>",
             bar.class,
             ROW - 2.0,
-            escaped(&bar.title)
+            Plain(&bar.title)
         );
         // About six units a letter.
         if width > 6.0 * (bar.label.chars().count() as f64 + 1.0) {
-            let _ = write!(out, "<text x=\"{:.2}\" y=\"{}\">{}</text>", from + 3.0, y + ROW - 5.0, escaped(&bar.label));
+            let _ = write!(out, "<text x=\"{:.2}\" y=\"{}\">{}</text>", from + 3.0, y + ROW - 5.0, Plain(&bar.label));
         }
     }
     out.push_str("</svg>");
@@ -130,10 +131,6 @@ fn intervals(line: &StepLine) -> (Vec<Bar>, usize) {
 fn upto(path: &str, level: usize) -> Option<&str> {
     let mut ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.nth(level).map(|end| &path[..end])
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

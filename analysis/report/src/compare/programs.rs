@@ -186,7 +186,7 @@ fn difference(programs: &Programs, (host_a, device_a): (f64, f64), (host_b, devi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_compare::{CompareOptions, Facts, Sampled};
+    use candlescope_compare::{CompareOptions, Facts, RunFigure};
     use std::collections::BTreeMap;
 
     /// A program with one kind of step, of a millisecond.
@@ -195,7 +195,7 @@ mod tests {
             kind: "decode".into(),
             steps: 10,
             recorded: 0,
-            host_ns: Sampled::whole(1e6),
+            host_ns: RunFigure::whole(1e6),
             counts: BTreeMap::new(),
             classes: BTreeMap::new(),
             joules,

@@ -14,7 +14,7 @@ pub use device_table::{devices_document, devices_json, devices_text};
 use super::format::duration;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Document, Fact, Picture, Section};
-use candlescope_predict::roofline::{HeatMap, LoadStage, Measured, Outlook};
+use candlescope_predict::roofline::{HeatMap, LoadStage, Outlook, RunRoofline};
 use section::predicted;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub fn static_json(outlook: &Outlook) -> Value {
 }
 
 /// The content of `dynamic_analysis.json`.
-pub fn dynamic_json(runs: &[Measured], contexts: Option<&HeatMap>) -> Value {
+pub fn dynamic_json(runs: &[RunRoofline], contexts: Option<&HeatMap>) -> Value {
     json!({
         "format": DYNAMIC_FORMAT,
         "format_version": 1,
@@ -89,7 +89,7 @@ pub fn static_text(outlook: &Outlook, width: usize) -> String {
 }
 
 /// Runs against their rooflines, for a terminal.
-pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize) -> String {
+pub fn dynamic_text(runs: &[RunRoofline], contexts: Option<&HeatMap>, width: usize) -> String {
     text(run_sections::facts(runs), run_sections::sections(runs, contexts), width)
 }
 
@@ -100,12 +100,12 @@ pub fn static_document(outlook: &Outlook) -> Document {
 }
 
 /// The chart of a run against its roofs, with the looks of `report.html`; `None` without a roof or a point.
-pub fn run_chart(run: &Measured) -> Option<Picture> {
+pub fn run_chart(run: &RunRoofline) -> Option<Picture> {
     run_sections::roofline_chart(run)
 }
 
 /// What was predicted and what was measured, in a sentence; `None` if nothing was predicted.
-pub fn run_sentence(run: &Measured) -> Option<String> {
+pub fn run_sentence(run: &RunRoofline) -> Option<String> {
     let told = run.comparisons.iter().map(|c| {
         format!("{} {} where {} was measured", c.figure, duration(c.predicted_ns.mid), duration(c.measured_ns))
     });
@@ -114,7 +114,7 @@ pub fn run_sentence(run: &Measured) -> Option<String> {
 }
 
 /// What `roofline.html` of runs shows, with the prediction for the first one.
-pub fn dynamic_document(runs: &[Measured], contexts: Option<&HeatMap>) -> Document {
+pub fn dynamic_document(runs: &[RunRoofline], contexts: Option<&HeatMap>) -> Document {
     let mut sections = run_sections::sections(runs, contexts);
     let first = runs.first();
     let outlook = first.and_then(|run| run.outlook.as_ref());

@@ -6,14 +6,14 @@ use super::static_sections::{bound, lacking, spread};
 use crate::format::{count, duration, head as cut, path, percent, significant};
 use candlescope_document::text::UNKNOWN;
 use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, MostRows, Picture, Section};
-use candlescope_predict::roofline::{HeatMap, Measured, Point, PointKind, Status};
+use candlescope_predict::roofline::{HeatMap, Point, PointKind, RunRoofline, Status};
 use candlescope_work::devices::label_in_words;
 
 /// Longest name in a terminal's table.
 const LONGEST: usize = 60;
 
 /// The head: of the first run the roofs, and of each whether it can be trusted.
-pub(super) fn facts(runs: &[Measured]) -> Vec<Fact> {
+pub(super) fn facts(runs: &[RunRoofline]) -> Vec<Fact> {
     let Some(run) = runs.first() else { return Vec::new() };
     let mut all = vec![Fact::new("run", run.run.clone())];
     let told = runs.iter().filter_map(|run| Some((run, run.verdict.as_ref()?)));
@@ -40,7 +40,7 @@ pub(super) fn facts(runs: &[Measured]) -> Vec<Fact> {
     all
 }
 
-pub(super) fn sections(runs: &[Measured], contexts: Option<&HeatMap>) -> Vec<Section> {
+pub(super) fn sections(runs: &[RunRoofline], contexts: Option<&HeatMap>) -> Vec<Section> {
     let mut all = Vec::new();
     for (at, run) in runs.iter().enumerate() {
         let own = |section: Section| match runs.len() {
@@ -69,7 +69,7 @@ pub(super) fn sections(runs: &[Measured], contexts: Option<&HeatMap>) -> Vec<Sec
     all
 }
 
-fn ratings(run: &Measured) -> Section {
+fn ratings(run: &RunRoofline) -> Section {
     let rows = run.ratings.iter().map(|rating| {
         vec![
             rating.figure.to_string(),
@@ -85,12 +85,12 @@ fn ratings(run: &Measured) -> Section {
     Section::new("ratings", "Ratings", note).with(table_of(&head, rows.collect()))
 }
 
-fn bottlenecks(run: &Measured) -> Section {
+fn bottlenecks(run: &RunRoofline) -> Section {
     let rows = run.bottlenecks.iter().map(|b| vec![b.phase.clone(), bound(b.bound), b.evidence.clone()]);
     Section::new("bottleneck", "Bottleneck", "").with(table_of(&["phase", "bound by", "evidence"], rows.collect()))
 }
 
-fn comparisons(run: &Measured) -> Section {
+fn comparisons(run: &RunRoofline) -> Section {
     let kernels = run.outlook.as_ref().and_then(|outlook| outlook.from_kernels.as_ref());
     let rows = run.comparisons.iter().map(|c| {
         let mut row = vec![
@@ -119,12 +119,12 @@ fn comparisons(run: &Measured) -> Section {
     Section::new("prediction", "Measured against predicted", note).with(table_of(&head, rows.collect())).list(list)
 }
 
-fn roofline(run: &Measured) -> Section {
+fn roofline(run: &RunRoofline) -> Section {
     let note = "Large: phases. Small: operators. A point above a roof is invalid, and shown where it is.";
     Section::new("roofline", "Roofline", note).picture(roofline_chart(run))
 }
 
-pub(super) fn roofline_chart(run: &Measured) -> Option<Picture> {
+pub(super) fn roofline_chart(run: &RunRoofline) -> Option<Picture> {
     let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
     let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
     let roofs = run.roofs.iter().filter_map(|roof| {
@@ -147,7 +147,7 @@ pub(super) fn roofline_chart(run: &Measured) -> Option<Picture> {
     chart(&roofs.collect::<Vec<_>>(), &points)
 }
 
-fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
+fn table(run: &RunRoofline, kind: PointKind, id: &str, title: &str) -> Section {
     let points: Vec<&Point> = run.points.iter().filter(|point| point.kind == kind).collect();
     let rows = points.iter().map(|point| {
         let under = point.under.first();

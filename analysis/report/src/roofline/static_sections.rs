@@ -27,6 +27,7 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<Fact> {
     let many = if scenario.devices > 1 { format!("{} × ", scenario.devices) } else { String::new() };
     let label = match device.origin {
         candlescope_work::devices::Origin::Datasheet => "datasheet, not measured here",
+        candlescope_work::devices::Origin::Measured if device.disturbed => "measured while others were at work",
         candlescope_work::devices::Origin::Measured => "measured",
     };
     let model =

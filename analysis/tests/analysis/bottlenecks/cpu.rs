@@ -114,13 +114,13 @@ fn a_cache_is_copied_for_no_longer_than_functions_copy_and_their_time_counts_onc
     let share = 0.1 / 1.3945;
     // The function was seen in 64 samples.
     let error = counting_error(share, 64.0);
-    near(found.one(AdviceCode::CacheCopied).gain, 0.75 * share, 0.875 * share, share, 0.002);
+    near(found.one(AdviceCode::CacheCopied).gain, 0.75 * (share - error), 0.875 * share, share + error, 0.002);
     let gain = found.one(AdviceCode::HotOverhead).gain;
     near(gain, 0.75 * (share - error), 0.875 * share, share + error, 0.002);
     // Of two gains at one place the larger counts.
     let [together] = &found.diagnosis.together[..] else { panic!("{:?}", found.diagnosis.together) };
     assert_eq!(together.codes.len(), 2, "{together:?}");
-    near(together.gain, 0.75 * share, 0.875 * share, share + error, 0.002);
+    near(together.gain, 0.75 * (share - error), 0.875 * share, share + error, 0.002);
     // Where nothing was seen to copy, what grows is something else.
     made("gemm_f32::gemm::f32::fma::gemm_basic").none(AdviceCode::CacheCopied);
 }
@@ -223,6 +223,60 @@ fn what_few_samples_show_is_not_told_and_more_tell_their_error() {
     assert!(told.contains("10.0 % of a step `decode` (7.6 % to 12.4 %, by 64 samples) is formatting text"), "{told}");
     // A hundredth of it is nothing to look for, however few samples it has.
     assert_eq!(found(10, 64_000).lacks(code), None);
+}
+
+#[test]
+fn time_in_the_kernel_for_memory_is_told_of_enough_samples_or_counted_faults() {
+    let code = AdviceCode::PageFaults;
+    let asks: &[Frame] = &[("app::grow", Some("app")), ("madvise", None)];
+    let made = |n, ns| {
+        let mut made = with_stacks(&[(asks, n, ns, false)]);
+        made.0.stack_samples.iter_mut().for_each(|sample| sample.kernel = Some(true));
+        made
+    };
+    // A tenth of the time, in 35 samples and in 64.
+    let few = made(35, 6_400_000 / 35);
+    let found = diagnose(&few);
+    found.none(code);
+    assert_eq!(found.lacks(code), Some(Missing::MoreStackSamples));
+    let error = counting_error(0.1, 64.0);
+    near(diagnose(&made(64, 100_000)).one(code).gain, 0.75 * (0.1 - error), 0.1, 0.1 + error, 0.002);
+    // A hundred pages a step at 2 µs each are counted, and a fifth of it, whatever samples tell.
+    let mut counted = few;
+    counted.1.environment.insert("page_fault_ns".into(), json!(2_000.0));
+    for span in counted.0.spans.iter_mut().filter(|span| span.path.path == "decode") {
+        span.page_faults = Some(100);
+    }
+    let advice = diagnose(&counted).one(code).clone();
+    assert!((advice.gain.mid - 0.2).abs() < 0.002 && advice.figure("share_error").is_none(), "{advice:?}");
+}
+
+#[test]
+fn waits_of_a_part_of_the_time_are_told_where_they_are_enough_and_measured_ones_at_any_number() {
+    let code = AdviceCode::Blocked;
+    let reads: &[Frame] = &[("app::load", Some("app")), ("read", None)];
+    // So many waits, for a tenth of the time, in those of the 64 steps of which it is known what their thread did.
+    let found = |n: usize, known: u64| {
+        let mut made = with_stacks(&[(reads, n, 100_000 * known / n as u64, false)]);
+        made.0.stack_samples.iter_mut().for_each(|sample| sample.state = ThreadState::Blocked);
+        let (cpu, preempted, blocked) = (Some(900_000), Some(0), Some(100_000));
+        for step in made.0.steps.iter_mut().filter(|step| step.step < known) {
+            (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (cpu, preempted, blocked);
+        }
+        let is_known =
+            |span: &&mut SpanRecord| span.path.path == "decode" && span.step.is_some_and(|step| step < known);
+        for span in made.0.spans.iter_mut().filter(is_known) {
+            (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (cpu, preempted, blocked);
+        }
+        diagnose(&made)
+    };
+    let few = found(20, 20);
+    few.none(code);
+    assert_eq!(few.lacks(code), Some(Missing::MoreStackSamples));
+    // Half of the time was recorded: as if twice as many waits had been counted.
+    let error = counting_error(0.1, 64.0);
+    near(found(32, 32).one(code).gain, 0.75 * (0.1 - error), 0.0875, 0.1 + error, 0.002);
+    near(found(20, 64).one(code).gain, 0.075, 0.0875, 0.1, 0.002);
 }
 
 #[test]

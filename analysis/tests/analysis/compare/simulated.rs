@@ -2,7 +2,7 @@
 //! many runs (autocorrelated), and stalls without a mean (heavy tails).
 
 use candlescope_compare::{
-    CompareOptions, Comparison, KindFacts, Outcome, PathFacts, RunFacts, Sampled, Side, compare,
+    CompareOptions, Comparison, KindFacts, Outcome, PathFacts, RunFacts, RunFigure, Side, compare,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -57,16 +57,16 @@ impl Machine {
                 kind: "decode".to_string(),
                 rollup: path.replace(['0', '1', '2', '3', '[', ']'], ""),
                 path,
-                host_ns: Sampled::whole(took),
+                host_ns: RunFigure::whole(took),
                 ..PathFacts::default()
             });
         }
-        let kind = KindFacts { steps: 64, host_ns: Sampled::whole(sum), ..KindFacts::default() };
+        let kind = KindFacts { steps: 64, host_ns: RunFigure::whole(sum), ..KindFacts::default() };
         self.started_ns += 1_000_000_000;
         RunFacts {
             started_ns: self.started_ns,
             kinds: BTreeMap::from([("decode".to_string(), kind)]),
-            step_ns: Some(Sampled::whole(sum)),
+            step_ns: Some(RunFigure::whole(sum)),
             paths: facts,
             ..RunFacts::default()
         }
@@ -140,12 +140,12 @@ fn one_side_after_the_other_is_not_fooled_by_the_same_machine() {
 /// A step of one path: what each run took, one after the other.
 fn sequence(took: &[f64], first_ns: i64) -> Side {
     let run = |(n, took): (usize, &f64)| {
-        let kind = KindFacts { steps: 64, host_ns: Sampled::whole(*took), ..KindFacts::default() };
+        let kind = KindFacts { steps: 64, host_ns: RunFigure::whole(*took), ..KindFacts::default() };
         let path = PathFacts {
             kind: "decode".to_string(),
             path: "decode".to_string(),
             rollup: "decode".to_string(),
-            host_ns: Sampled { value: *took, parts: [0.99, 1.0, 1.01, 1.0].iter().map(|f| f * took).collect() },
+            host_ns: RunFigure { value: *took, parts: [0.99, 1.0, 1.01, 1.0].iter().map(|f| f * took).collect() },
             ..PathFacts::default()
         };
         RunFacts {

@@ -3,8 +3,8 @@
 use crate::common::{self, request, span, step, write_run};
 use candlescope_figures::Analysis;
 use candlescope_predict::roofline::{
-    Bound, LoadTest, LoadTestError, Measured, Outlook, PointKind, Scenario, Thresholds, device_row, facts_shape,
-    known_model, load_stages, phase_points, step_times, stored_format,
+    Bound, LoadTest, LoadTestError, Outlook, PointKind, RunRoofline, Scenario, Thresholds, device_row, facts_shape,
+    load_stages, phase_points, step_times,
 };
 use candlescope_reader::Run;
 use candlescope_report::roofline::{devices_json, devices_text, dynamic_text, load_text, static_text};
@@ -12,6 +12,7 @@ use candlescope_schema::{Batch, DType, Phase};
 use candlescope_work::devices::{
     DRIVER_LAUNCH_NS, Device, Format, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, known_device, peaks_device,
 };
+use candlescope_work::known_models::{known_model, stored_format};
 use serde_json::{Value, json};
 
 const MS: u64 = 1_000_000;
@@ -77,7 +78,7 @@ fn open(dir: &std::path::Path, (batch, manifest): &(Batch, candlescope_schema::r
 fn a_phase_is_held_against_the_sum_of_its_operations_roofs() {
     let dir = tempfile::tempdir().unwrap();
     let (run, analysis) = open(dir.path(), &mixed());
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let phase = measured.points.iter().find(|point| point.kind == PointKind::Phase).unwrap();
     // 4 ms at the memory's roof and 4 ms at the other, of 10 ms; at the intensity of both together it would be 40.5 %.
     let share = phase.utilisation().unwrap();
@@ -101,7 +102,7 @@ fn without_flops_of_int8_memory_answers_alone() {
     }
     batch.steps.iter_mut().for_each(|step| step.flops = Some(2_000_000));
     let (run, analysis) = open(dir.path(), &(batch, manifest));
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let phase = measured.points.iter().find(|point| point.kind == PointKind::Phase).unwrap();
     assert!(phase.utilisation().is_some_and(|share| (share - 0.405).abs() < 0.01), "{:?}", phase.under);
     assert_eq!(phase.under[0].bound, Some(Bound::Memory));
@@ -112,7 +113,7 @@ fn points_of_a_processor_are_not_drawn_under_another_devices_roof() {
     let dir = tempfile::tempdir().unwrap();
     let (run, analysis) = open(dir.path(), &mixed());
     let gpu = known_device("L4").unwrap();
-    let measured = Measured::of(&run, &analysis, Some(&gpu), &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, Some(&gpu), &Thresholds::default());
     assert!(measured.roofs.iter().all(|roof| !roof.source().contains("L4")), "{:?}", measured.roofs);
     assert!(measured.comparisons.is_empty() && measured.points.iter().all(|point| point.predicted_ns.is_none()));
     assert!(measured.notes[0].contains("L4 is not the device of this run"), "{:?}", measured.notes);

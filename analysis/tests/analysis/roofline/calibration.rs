@@ -1,15 +1,16 @@
 //! Peaks fitted to latencies that a known device made.
 
-use candlescope_figures::Launched;
+use candlescope_figures::KernelLaunch;
 use candlescope_predict::roofline::{
     Calibration, CalibrationRun, Figure, Form, HeldOut, LeftOut, Outlook, Scenario, StepPrediction, calibrate,
-    known_model, step_times,
+    step_times,
 };
 use candlescope_report::roofline::{calibration_json, calibration_markdown, calibration_text};
 use candlescope_work::devices::{
-    Attained, ByClass, Device, Format, Multiply, OperationClass, known_device, peaks_device,
+    AttainedRates, ByClass, Device, Format, Multiply, OperationClass, known_device, peaks_device,
 };
 use candlescope_work::estimate::Estimate;
+use candlescope_work::known_models::known_model;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -117,7 +118,7 @@ const RECORDING: f64 = 1_500.0;
 
 /// What kernels of candle were seen to take on an H200, in round numbers.
 fn fine_truth() -> Device {
-    let attained = Attained {
+    let attained = AttainedRates {
         bandwidth: ByClass {
             projections: 4.4e12,
             attention: 1.2e12,
@@ -149,10 +150,10 @@ fn fine_truth() -> Device {
 fn launches(device: &Device, noise: &mut impl FnMut() -> f64) -> [(Figure, f64); 4] {
     let (plain, attained) = (device.launch.unwrap().mid, device.attained.unwrap());
     [
-        (Launched::Plain, plain + RECORDING),
-        (Launched::Product, plain + attained.product_launch_ns + RECORDING),
-        (Launched::Strided, plain + attained.strided_launch_ns + 2.0 * RECORDING),
-        (Launched::Divided, attained.divided_launch_ns.unwrap() + RECORDING),
+        (KernelLaunch::Plain, plain + RECORDING),
+        (KernelLaunch::Product, plain + attained.product_launch_ns + RECORDING),
+        (KernelLaunch::Strided, plain + attained.strided_launch_ns + 2.0 * RECORDING),
+        (KernelLaunch::Divided, attained.divided_launch_ns.unwrap() + RECORDING),
     ]
     .map(|(launched, ns)| (Figure::Launch(launched), ns * noise()))
 }
@@ -289,7 +290,7 @@ fn latencies_alone_tell_the_sum_of_launches() {
 #[test]
 fn an_older_file_predicts_as_it_did() {
     let device = fine_truth();
-    let attained = Attained {
+    let attained = AttainedRates {
         prompt_attention_bandwidth: None,
         unaligned_bandwidth: None,
         strided_ns: 0.0,

@@ -1,8 +1,9 @@
 //! Predictions from measured kernels.
 
-use candlescope_predict::roofline::{KernelStudy, Outlook, Scenario, TimeSource, known_model};
+use candlescope_predict::roofline::{KernelStudy, Outlook, Scenario, TimeSource};
 use candlescope_report::roofline::{static_json, static_text};
 use candlescope_work::devices::{Device, Format, known_device};
+use candlescope_work::known_models::known_model;
 use serde_json::{Value, json};
 
 /// A kernel that took so many nanoseconds.

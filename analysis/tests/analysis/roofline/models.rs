@@ -1,8 +1,9 @@
 //! Shapes of models against the parameters that their makers and the hub publish.
 
-use candlescope_predict::roofline::{MemoryNeed, Scenario, known_model, known_models};
+use candlescope_predict::roofline::{MemoryNeed, Scenario};
 use candlescope_work::devices::{Format, known_device, known_devices};
 use candlescope_work::input::{Input, Widths};
+use candlescope_work::known_models::{known_model, known_models};
 use candlescope_work::shape::ModelShape;
 use candlescope_work::step::{Operation, step};
 

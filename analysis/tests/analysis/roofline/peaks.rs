@@ -35,6 +35,22 @@ fn a_file_of_measured_figures() {
 }
 
 #[test]
+fn peaks_that_were_measured_beside_others_stay_marked() {
+    let of_bench = r#"{ "format": "candlescope-peaks", "device": { "kind": "cpu", "name": "a board" }, "disturbed": SEEN,
+        "figures": [{ "kind": "flops", "dtype": "f32", "value": 1e12 }, { "kind": "read", "value": 5e10 }] }"#;
+    let of_run = r#"{ "name": "a board", "peaks": [
+        { "kind": "flops", "dtype": "f32", "value": 1e12, "label": "measured", "disturbed": SEEN },
+        { "kind": "bandwidth", "value": 5e10, "label": "measured" } ] }"#;
+    let is_disturbed = |text: &str, seen: &str| {
+        let device = peaks_device(&text.replace("SEEN", seen), None).unwrap();
+        assert!(device.peaks().iter().all(|peak| peak.disturbed == device.disturbed), "a roof of them is as well");
+        device.disturbed
+    };
+    assert!(is_disturbed(of_bench, r#"["other processes used 1.5 of 2 cores"]"#) && !is_disturbed(of_bench, "[]"));
+    assert!(is_disturbed(of_run, "true") && !is_disturbed(of_run, "false"));
+}
+
+#[test]
 fn a_list_as_in_a_run_and_a_file_by_hand() {
     let list = r#"{ "name": "a board", "peaks": [
         { "kind": "flops", "dtype": "f32", "value": 1e12, "label": "measured", "source": "a bench" },

@@ -1,10 +1,11 @@
 //! Predictions computed by hand.
 
 use candlescope_document::html;
-use candlescope_predict::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
+use candlescope_predict::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction};
 use candlescope_report::roofline::{static_document, static_json, static_text};
 use candlescope_work::devices::{Device, Format, Multiply, Origin, known_device};
 use candlescope_work::estimate::Estimate;
+use candlescope_work::known_models::known_model;
 
 fn format(name: &str) -> Format {
     Format::named(name).unwrap()

@@ -3,9 +3,9 @@
 use crate::common::{self, path, request, span, step, write_run};
 use candlescope_document::html;
 use candlescope_figures::Analysis;
-use candlescope_figures::Launched;
+use candlescope_figures::KernelLaunch;
 use candlescope_predict::roofline::{
-    Bound, CalibrationRun, Figure, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context,
+    Bound, CalibrationRun, Figure, Grade, Point, PointKind, RunRoofline, Status, Thresholds, batch_and_context,
 };
 use candlescope_reader::Run;
 use candlescope_report::roofline::{dynamic_document, dynamic_json, dynamic_text};
@@ -79,7 +79,7 @@ fn open(dir: &Path, batch: &Batch, manifest: &RunManifest) -> (Run, Analysis) {
     (run, analysis)
 }
 
-fn find<'a>(measured: &'a Measured, kind: PointKind, name: &str) -> &'a Point {
+fn find<'a>(measured: &'a RunRoofline, kind: PointKind, name: &str) -> &'a Point {
     let found = measured.points.iter().find(|point| point.kind == kind && point.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {:#?}", measured.points))
 }
@@ -92,7 +92,7 @@ fn near(a: Option<f64>, b: f64) -> bool {
 fn points_stand_where_their_work_and_time_put_them() {
     let dir = tempfile::tempdir().unwrap();
     let (run, analysis) = open(dir.path(), &batch(), &manifest(machine()));
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let product = find(&measured, PointKind::Operator, "decode/block/down_proj");
     assert!(near(product.flops_per_s, 10e9) && near(product.bytes_per_s, 10e9) && near(product.intensity, 1.0));
     assert_eq!((product.calls, product.over, product.ns), (20, "host", Some(4e6)));
@@ -107,13 +107,13 @@ fn points_stand_where_their_work_and_time_put_them() {
     let mut low = machine();
     low[1]["value"] = json!(10e9);
     let (run_low, of_low) = open(&dir.path().join("low"), &batch(), &manifest(low));
-    let low = Measured::of(&run_low, &of_low, None, &Thresholds::default());
+    let low = RunRoofline::of(&run_low, &of_low, None, &Thresholds::default());
     assert_eq!(low.bottlenecks[0].bound, Some(Bound::Memory), "80 %");
     // Ratings: 5 ms, 10 ms, no use of a GPU, 11 tokens in 105 ms.
     let grades: Vec<Grade> = measured.ratings.iter().map(|rating| rating.grade).collect();
     assert_eq!(grades, [Grade::Good, Grade::Good, Grade::Unknown, Grade::Bad]);
     let strict = Thresholds::default().with("ttft=1,6").unwrap().with("throughput=104,50").unwrap();
-    let grades: Vec<Grade> = Measured::of(&run, &analysis, None, &strict).ratings.iter().map(|r| r.grade).collect();
+    let grades: Vec<Grade> = RunRoofline::of(&run, &analysis, None, &strict).ratings.iter().map(|r| r.grade).collect();
     assert_eq!(grades[0], Grade::Fair);
     assert_eq!(grades[3], Grade::Good);
     for wrong in ["ttft", "ttft=5", "ttft=9,5", "speed=1,2", "throughput=1,2", "utilisation=0.5,7"] {
@@ -128,7 +128,7 @@ fn only_a_phase_has_the_roof_of_all_devices() {
     let devices = vec![GpuDeviceAccount::default(), GpuDeviceAccount::default()];
     manifest.gpu = Some(GpuAccount { devices, ..GpuAccount::default() });
     let (run, analysis) = open(dir.path(), &batch(), &manifest);
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     assert_eq!(measured.roofs[0].devices(), 2);
     assert!(near(find(&measured, PointKind::Phase, "decode").utilisation(), 0.2));
     assert!(near(find(&measured, PointKind::Operator, "decode/block/down_proj").utilisation(), 0.5));
@@ -143,7 +143,7 @@ fn above_the_roof_is_invalid_and_never_clipped() {
         { "kind": "bandwidth", "value": 5e9, "label": "measured", "source": "made up" },
     ]);
     let (run, analysis) = open(dir.path(), &batch(), &manifest(low));
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let product = find(&measured, PointKind::Operator, "decode/block/down_proj");
     assert!(near(product.under[0].utilisation, 2.0));
     assert_eq!(product.status(), Status::Invalid("2.00 times what the measured roof allows".into()));
@@ -159,19 +159,19 @@ fn what_a_run_lacks_is_said() {
     let dir = tempfile::tempdir().unwrap();
     // Without peaks.
     let (run, analysis) = open(&dir.path().join("a"), &batch(), &manifest(json!([])));
-    let bare = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let bare = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let product = find(&bare, PointKind::Operator, "decode/block/down_proj");
     assert!(matches!(product.status(), Status::DataMissing(why) if why.contains("--gpu")), "{product:?}");
     assert!(bare.outlook_missing.as_deref().is_some_and(|why| why.contains("--peaks")), "{:?}", bare.outlook_missing);
     assert!(bare.layers[0].cells[0][0].is_some_and(|cell| cell.utilisation.is_none() && cell.ns == 4e6));
     // A device by its datasheet.
-    let named = Measured::of(&run, &analysis, Some(&known_device("EPYC-7763").unwrap()), &Thresholds::default());
+    let named = RunRoofline::of(&run, &analysis, Some(&known_device("EPYC-7763").unwrap()), &Thresholds::default());
     assert!(near(find(&named, PointKind::Operator, "decode/block/down_proj").utilisation(), 10e9 / 204.8e9));
     // Without activations, without the type's FLOP/s, without work at all.
     let mut thin = batch();
     thin.spans.iter_mut().filter(|s| s.seq % 10 == 1).for_each(|s| s.io_bytes = None);
     let (run, analysis) = open(&dir.path().join("b"), &thin, &manifest(machine()));
-    let thin = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let thin = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let why = find(&thin, PointKind::Operator, "decode/block/down_proj").status();
     assert!(matches!(&why, Status::DataMissing(why) if why.contains("activations")), "{why:?}");
     let other = json!([
@@ -179,13 +179,13 @@ fn what_a_run_lacks_is_said() {
         { "kind": "bandwidth", "value": 20e9, "label": "measured", "source": "made up" },
     ]);
     let (run, analysis) = open(&dir.path().join("c"), &batch(), &manifest(other));
-    let other = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let other = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let why = find(&other, PointKind::Operator, "decode/block/down_proj").status();
     assert!(matches!(&why, Status::DataMissing(why) if why.contains("no FLOP/s for f32")), "{why:?}");
     let mut idle = batch();
     idle.spans.iter_mut().for_each(|s| (s.flops, s.bytes, s.io_bytes) = (None, None, None));
     let (run, analysis) = open(&dir.path().join("d"), &idle, &manifest(machine()));
-    let idle = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let idle = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let why = find(&idle, PointKind::Operator, "decode/block/down_proj").status();
     assert!(matches!(&why, Status::DataMissing(why) if why.contains("neither FLOPs nor bytes")), "{why:?}");
     assert!(idle.layers.is_empty());
@@ -193,7 +193,7 @@ fn what_a_run_lacks_is_said() {
     let mut wrong = manifest(machine());
     wrong.model.insert("parameters".into(), json!(5));
     let (run, analysis) = open(&dir.path().join("e"), &batch(), &wrong);
-    let wrong = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let wrong = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     assert!(wrong.outlook_missing.as_deref().is_some_and(|why| why.contains("853888")), "{:?}", wrong.outlook_missing);
 }
 
@@ -208,7 +208,7 @@ fn wider_types_stand_in_for_eight_bits() {
         ]));
         quantised.model.insert("compute_dtype".into(), json!("int8"));
         let (run, analysis) = open(&dir.path().join(name), &batch(), &quantised);
-        let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+        let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
         find(&measured, PointKind::Operator, "decode/block/down_proj").under[0].clone()
     };
     // One FLOP a byte: below the ridge of 50 memory decides, above that of 0.625 those of f32 do.
@@ -233,7 +233,7 @@ fn wider_types_stand_in_for_eight_bits() {
 fn a_prediction_stands_beside_the_measurement() {
     let dir = tempfile::tempdir().unwrap();
     let (run, analysis) = open(dir.path(), &batch(), &manifest(machine()));
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let outlook = measured.outlook.as_ref().expect("the run has dimensions and peaks");
     assert_eq!((outlook.scenario.prompt, outlook.scenario.output, outlook.scenario.batch), (8, 11, 1));
     assert_eq!((outlook.scenario.context, outlook.device.name.as_str()), (Some(14), "a processor"));
@@ -242,7 +242,8 @@ fn a_prediction_stands_beside_the_measurement() {
     let mut in_8_bits = manifest(machine());
     in_8_bits.model.insert("kv_cache_dtype".into(), json!("q8"));
     let (other, of_other) = open(&dir.path().join("8_bits"), &batch(), &in_8_bits);
-    let small = Measured::of(&other, &of_other, None, &Thresholds::default()).outlook.expect("the same, but for these");
+    let small =
+        RunRoofline::of(&other, &of_other, None, &Thresholds::default()).outlook.expect("the same, but for these");
     assert!(near(Some(small.memory.kv_a_token), outlook.memory.kv_a_token * 36.0 / 128.0), "{:?}", small.memory);
     assert_eq!(small.memory.weights, outlook.memory.weights);
     let tpot = measured.comparisons.iter().find(|c| c.figure == "time per output token").unwrap();
@@ -276,7 +277,7 @@ fn kernels_of_a_prefill_are_nothing_to_fit_an_encoder_with() {
         assert_eq!(of_prefill, architecture == "llama", "by kind of operation as well");
         figures.into_iter().filter(whole).collect()
     };
-    let launches = [Figure::Launch(Launched::Plain), Figure::Launch(Launched::Product)];
+    let launches = [Figure::Launch(KernelLaunch::Plain), Figure::Launch(KernelLaunch::Product)];
     let all = [Figure::Ttft, Figure::Tpot, Figure::PrefillKernels, Figure::DecodeKernels];
     assert_eq!(figures("llama"), [&all[..], &launches].concat());
     assert_eq!(figures("t5"), [&[Figure::Ttft, Figure::Tpot, Figure::DecodeKernels][..], &launches].concat());
@@ -299,7 +300,7 @@ fn maps_of_layers_and_of_batches_and_contexts() {
     }
     for (name, batch) in [("paths", batch()), ("modules", by_module)] {
         let (run, analysis) = open(&dir.path().join(name), &batch, &manifest(machine()));
-        let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+        let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
         let [map] = measured.layers.as_slice() else { panic!("{name}: {:?}", measured.layers) };
         assert_eq!((map.title.as_str(), map.rows.as_slice()), ("decode", &["0".to_string(), "1".to_string()][..]));
         let expected = if name == "paths" { "down_proj" } else { "mlp.down_proj" };
@@ -314,7 +315,7 @@ fn maps_of_layers_and_of_batches_and_contexts() {
     }
     let (one, of_one) = open(&dir.path().join("paths"), &batch(), &manifest(machine()));
     let (four, of_four) = open(&dir.path().join("four"), &wide, &manifest(machine()));
-    let measure = |run: &Run, analysis: &Analysis| Measured::of(run, analysis, None, &Thresholds::default());
+    let measure = |run: &Run, analysis: &Analysis| RunRoofline::of(run, analysis, None, &Thresholds::default());
     let (a, b) = (measure(&one, &of_one), measure(&four, &of_four));
     let map = batch_and_context(&[(&one, &of_one, &a), (&four, &of_four, &b)]).expect("decoding steps");
     assert_eq!(map.rows, ["1", "4"]);
@@ -338,7 +339,7 @@ fn on_a_gpu_the_device_s_time_counts_and_not_the_host_s() {
     let dir = tempfile::tempdir().unwrap();
     let (batch, manifest) = common::scenario::make(&common::scenario::Scenario::on_gpu());
     let (run, analysis) = open(dir.path(), &batch, &manifest);
-    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let measured = RunRoofline::of(&run, &analysis, None, &Thresholds::default());
     let of = |kind: PointKind| measured.points.iter().filter(move |point| point.kind == kind);
     let decode: Vec<&str> = of(PointKind::Phase).filter(|p| p.name == "decode").map(|p| p.over).collect();
     assert_eq!(decode, ["kernels", "stream elapsed", "wall"], "the closest to the work first");

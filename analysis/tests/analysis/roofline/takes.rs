@@ -2,10 +2,11 @@
 //! page are those of the code as it is. `UPDATE_DOCS=1` writes the predicted columns and `cpu-calibration.md` anew.
 
 use candlescope_predict::roofline::{
-    Calibration, CalibrationRun, Figure, Form, LeftOut, Scenario, calibrate, known_model, step_times,
+    Calibration, CalibrationRun, Figure, Form, LeftOut, Scenario, calibrate, step_times,
 };
 use candlescope_report::roofline::calibration_markdown;
 use candlescope_work::devices::{Device, DeviceKind, Format};
+use candlescope_work::known_models::known_model;
 use std::path::PathBuf;
 
 /// A kept prediction may be so far off: what was measured has three or four digits there.

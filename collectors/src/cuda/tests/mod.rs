@@ -8,7 +8,7 @@ mod marks;
 
 use super::driver_calls::StreamId;
 use super::lane::Lane;
-use super::mark_pools::Shared;
+use super::mark_pools::MarkPools;
 use super::poll::Poller;
 use crate::driver_gate::Gate;
 use candlescope_core::HostNs;
@@ -22,7 +22,7 @@ const STREAM: StreamId = StreamId::PER_THREAD;
 /// A clock over a scripted driver, and what it reported.
 struct Rig {
     fake: Fake,
-    shared: Arc<Shared<Fake>>,
+    shared: Arc<MarkPools<Fake>>,
     poller: Poller<Fake>,
     reports: Vec<GpuReport>,
     gate: &'static Gate,
@@ -46,7 +46,7 @@ impl Rig {
 
     fn with(ordinals: &[usize], in_flight: usize, age_out: Duration) -> Self {
         let fake = Fake::new(ordinals);
-        let shared = Arc::new(Shared::new(fake.clone(), in_flight, Vec::new()));
+        let shared = Arc::new(MarkPools::new(fake.clone(), in_flight, Vec::new()));
         let info = |n: usize| DeviceInfo { uuid: format!("GPU-{n}").into(), name: "fake".into() };
         let devices = (0..=ordinals.iter().copied().max().unwrap_or(0)).map(info).collect();
         // Other tests of the process detach CUPTI.

@@ -7,7 +7,7 @@ use crate::cupti::detach::State;
 use crate::cupti::join::{Call, NamedWork};
 use crate::cupti::records::{self, ActivityKind, Record};
 use crate::cupti::{Correlate, calls, errors, lanes};
-use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, Undelivered};
+use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, UndeliveredWork};
 use candlescope_core::{HostNs, SpanId};
 use std::sync::Arc;
 
@@ -43,9 +43,11 @@ impl<B: Backend> KernelRecorder<B> {
         into.undelivered = match self.join.earliest_missing() {
             // Without calls, or where each is seen twice, it is not known what was launched. Without records none is
             // waited for.
-            _ if self.correlate == Correlate::Nothing || self.runtime || self.trial.no_records => Undelivered::Unknown,
-            None => Undelivered::Nothing,
-            Some(end) => self.ticks.host(end).map_or(Undelivered::Unknown, Undelivered::Since),
+            _ if self.correlate == Correlate::Nothing || self.runtime || self.trial.no_records => {
+                UndeliveredWork::Unknown
+            }
+            None => UndeliveredWork::Nothing,
+            Some(end) => self.ticks.host(end).map_or(UndeliveredWork::Unknown, UndeliveredWork::Since),
         };
         // The bounds of the clock that times kernels and of the clock that times calls, which kernels are compared
         // with.

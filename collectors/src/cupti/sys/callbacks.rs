@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-pub(super) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
-pub(super) type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+pub(super) type BufferRequestFn = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(super) type BufferCompleteFn = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+pub(super) type CallbackFn = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
 /// All buffers. CUPTI has one pair of callbacks for the process, and they get no data of ours.
 pub(in super::super) static POOL: Pool = Pool::new();

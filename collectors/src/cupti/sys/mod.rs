@@ -49,11 +49,11 @@ pub(super) struct Cupti {
     activity_enable: unsafe extern "C" fn(u32) -> Status,
     activity_disable: unsafe extern "C" fn(u32) -> Status,
     flush_all: unsafe extern "C" fn(u32) -> Status,
-    register_callbacks: unsafe extern "C" fn(callbacks::Requested, callbacks::Completed) -> Status,
+    register_callbacks: unsafe extern "C" fn(callbacks::BufferRequestFn, callbacks::BufferCompleteFn) -> Status,
     next_record: unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
     num_dropped: unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
     set_attribute: unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> Status,
-    subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::Called, *mut c_void) -> Status,
+    subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::CallbackFn, *mut c_void) -> Status,
     enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
     callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
     /// For the callbacks. Leaked, like the library.
@@ -314,7 +314,7 @@ mod tests {
         unsafe extern "C" fn kind(_: u32) -> Status {
             1
         }
-        unsafe extern "C" fn register(_: callbacks::Requested, _: callbacks::Completed) -> Status {
+        unsafe extern "C" fn register(_: callbacks::BufferRequestFn, _: callbacks::BufferCompleteFn) -> Status {
             1
         }
         unsafe extern "C" fn next(_: *mut u8, _: usize, _: *mut *mut u8) -> Status {
@@ -329,7 +329,7 @@ mod tests {
             SET.lock().expect("no test panicked with it").push((attribute, bytes.to_vec()));
             u32::from(attribute == 99)
         }
-        unsafe extern "C" fn subscribe(handle: *mut *mut c_void, _: callbacks::Called, _: *mut c_void) -> Status {
+        unsafe extern "C" fn subscribe(handle: *mut *mut c_void, _: callbacks::CallbackFn, _: *mut c_void) -> Status {
             let n = SUBSCRIBED.fetch_add(1, Ordering::SeqCst) + 1;
             // SAFETY: the caller's pointer is valid for one handle, which nobody follows.
             unsafe { *handle = n as *mut c_void };

@@ -71,7 +71,8 @@ impl Server {
         Self { process, url: String::new(), said, dir }
     }
 
-    fn listening(mut self) -> Self {
+    /// Waits until it listens.
+    pub fn listening(mut self) -> Self {
         self.url = self.hears("listening on ").trim_start_matches("listening on ").to_string();
         self
     }

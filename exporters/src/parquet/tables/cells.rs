@@ -1,6 +1,6 @@
 //! What each kind of cell is to the writer: the column that collects its values, and how a value gets there.
 
-use super::columns::{Columns, FewInts, Floats, Ints, Keyed, NamedPaths, Paths, Texts, Threads, Words};
+use super::columns::{Columns, DictionaryColumn, FewInts, Floats, Ints, NamedPaths, Paths, Texts, Threads, Words};
 use crate::parquet::encoding::chunk::{ColumnData, signed};
 use crate::parquet::encoding::dictionary::ValueDict;
 use candlescope_core::table::kind::{
@@ -66,7 +66,7 @@ impl Store<Option<u32>> for Repeated {
 }
 
 impl Store<u16> for Narrow {
-    type Column = Keyed<ValueDict<i32>>;
+    type Column = DictionaryColumn<ValueDict<i32>>;
     #[inline]
     fn push(column: &mut Self::Column, value: &u16, slot: &mut u32) {
         column.push(*slot, Some(i32::from(*value)));
@@ -74,14 +74,14 @@ impl Store<u16> for Narrow {
 }
 
 impl Store<bool> for Narrow {
-    type Column = Keyed<ValueDict<i32>>;
+    type Column = DictionaryColumn<ValueDict<i32>>;
     fn push(column: &mut Self::Column, value: &bool, slot: &mut u32) {
         column.push(*slot, Some(i32::from(*value)));
     }
 }
 
 impl Store<Option<bool>> for Narrow {
-    type Column = Keyed<ValueDict<i32>>;
+    type Column = DictionaryColumn<ValueDict<i32>>;
     fn push(column: &mut Self::Column, value: &Option<bool>, slot: &mut u32) {
         column.push(*slot, value.map(i32::from));
     }
@@ -174,7 +174,7 @@ impl Store<Arc<ThreadInfo>> for Thread {
 }
 
 impl Store<Arc<PathInfo>> for Names {
-    type Column = Keyed<NamedPaths>;
+    type Column = DictionaryColumn<NamedPaths>;
     #[inline]
     fn push(column: &mut Self::Column, value: &Arc<PathInfo>, slot: &mut u32) {
         *slot = column.push(value);

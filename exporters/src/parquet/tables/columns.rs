@@ -28,15 +28,15 @@ pub(super) type Ints = ValueColumn<i64>;
 /// Varied numbers.
 pub(super) type Floats = ValueColumn<f64>;
 /// Integers of few distinct values.
-pub(super) type FewInts = Keyed<ValueDict<i64>>;
+pub(super) type FewInts = DictionaryColumn<ValueDict<i64>>;
 /// Values that are written as text: words of a vocabulary, hex digits, dimensions.
-pub(super) type Words<T> = Keyed<ValueDict<T>>;
+pub(super) type Words<T> = DictionaryColumn<ValueDict<T>>;
 /// Any texts.
-pub(super) type Texts = Keyed<TextDict>;
+pub(super) type Texts = DictionaryColumn<TextDict>;
 /// Names of threads.
-pub(super) type Threads = Keyed<ThreadDict>;
+pub(super) type Threads = DictionaryColumn<ThreadDict>;
 /// Paths.
-pub(super) type Paths = Keyed<PathDict>;
+pub(super) type Paths = DictionaryColumn<PathDict>;
 
 macro_rules! numbers {
     ($type:ty, $data:ident) => {
@@ -88,12 +88,12 @@ pub(super) trait Dictionary: Default {
 
 /// Keys and their values.
 #[derive(Default)]
-pub(super) struct Keyed<D> {
+pub(super) struct DictionaryColumn<D> {
     keys: KeyColumn,
     dict: D,
 }
 
-impl<D: Dictionary> Columns for Keyed<D> {
+impl<D: Dictionary> Columns for DictionaryColumn<D> {
     fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>) {
         self.dict.data(&self.keys, out);
     }
@@ -108,7 +108,7 @@ impl<D: Dictionary> Columns for Keyed<D> {
     }
 }
 
-impl<T: Copy + Eq + Hash> Keyed<ValueDict<T>> {
+impl<T: Copy + Eq + Hash> DictionaryColumn<ValueDict<T>> {
     /// Adds a value, which is probably the last one of its `slot`.
     #[inline]
     pub(super) fn push(&mut self, slot: u32, value: Option<T>) {
@@ -224,7 +224,7 @@ texts!(PathDict);
 #[derive(Default)]
 pub(super) struct NamedPaths(PathDict);
 
-impl Keyed<NamedPaths> {
+impl DictionaryColumn<NamedPaths> {
     /// Adds a path and returns its key.
     #[inline]
     pub(super) fn push(&mut self, path: &Arc<PathInfo>) -> u32 {

@@ -121,7 +121,7 @@ pub struct ActivitySink {
     /// The same of work that was launched outside all intervals: when that was. Those launched in a window are lost.
     pub stray_unfinished: Vec<HostNs>,
     /// What was launched inside intervals and has not been delivered.
-    pub undelivered: Undelivered,
+    pub undelivered: UndeliveredWork,
     /// How far the recorder's clock may be off from the host's in nanoseconds, by its readings of both; `None` before
     /// the first reading.
     pub clock_bound_ns: Option<u64>,
@@ -130,7 +130,7 @@ pub struct ActivitySink {
 /// What a recorder knows of work that was launched inside intervals and has not been delivered.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Undelivered {
+pub enum UndeliveredWork {
     /// The recorder does not follow launches.
     #[default]
     Unknown,

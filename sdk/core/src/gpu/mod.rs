@@ -16,7 +16,7 @@ mod gpu_clock;
 mod marking;
 
 pub use activity::{
-    Activity, ActivityError, ActivitySink, Correlator, GraphNode, OUTSIDE_WINDOW, RawKernel, Undelivered,
+    Activity, ActivityError, ActivitySink, Correlator, GraphNode, OUTSIDE_WINDOW, RawKernel, UndeliveredWork,
 };
 pub use gpu_clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
 pub(crate) use marking::{MarkingState, StepKind};

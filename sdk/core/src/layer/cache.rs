@@ -2,7 +2,7 @@
 
 use crate::names;
 use crate::raw::NO_PHASE;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::sync::atomic::Ordering;
 
 /// Bits of [`Meta::flags`].
@@ -63,7 +63,12 @@ impl MetaCache {
 
     /// The span's meta; `load` asks the registry if the cache does not have it.
     #[inline]
-    pub(crate) fn get(&mut self, shared: &Shared, span: u64, load: impl FnOnce() -> Option<Meta>) -> Option<Meta> {
+    pub(crate) fn get(
+        &mut self,
+        shared: &SessionState,
+        span: u64,
+        load: impl FnOnce() -> Option<Meta>,
+    ) -> Option<Meta> {
         let epoch = shared.epoch(span).load(Ordering::Relaxed);
         let entry = &mut self.entries[span as usize % ENTRIES];
         if entry.span == span && entry.epoch == epoch {

@@ -1,7 +1,7 @@
 //! GPU marks on the application's thread: which intervals get them, when two may share one, and what they may cost.
 
 use super::frame::Frame;
-use super::mark_plan::{Plan, detail};
+use super::mark_plan::{Plan, allowance, detail};
 use crate::clock::{TickSource, Ticks};
 use crate::gpu::{GpuLane, GpuTiming, MarkId, MarkingState, NoMark};
 use crate::raw::flag;
@@ -182,7 +182,7 @@ impl Marker {
         plan.ended(end.0);
         // A cold step says neither what marks cost nor how long a step is.
         if !open.cold {
-            plan.learn(open.detail, cost as f64, self.timing.budget * step - host as f64);
+            plan.learn(open.detail, cost as f64, allowance(self.timing.budget, step, host as f64));
         }
     }
 

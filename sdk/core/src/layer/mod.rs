@@ -16,7 +16,7 @@ use crate::modules::{self, Slot, table};
 use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
 use crate::record::is_of_model;
-use crate::shared::{RawRequest, Shared};
+use crate::shared::{RawRequest, SessionState};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
 use candlescope_markers::recorder;
@@ -40,7 +40,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// A session's layer belongs in one registry, and a registry holds the layer of only one session: a second layer
 /// records nothing and reports that, as a problem and in its session's verdict.
 pub struct CandlescopeLayer {
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
     /// Its place in a registry, once it has one.
     place: OnceLock<RegistryPlace>,
     /// The session's number, or 0 if another layer has the place and this one records nothing. It is kept here so that
@@ -73,7 +73,7 @@ struct SpanState {
 }
 
 impl CandlescopeLayer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SessionState>) -> Self {
         Self { session: AtomicU64::new(shared.session), shared, place: OnceLock::new() }
     }
 
@@ -181,7 +181,7 @@ fn registry_of(dispatch: &Dispatch) -> usize {
 }
 
 /// Stores a module's meta with its span, for threads that did not make the span.
-fn keep_module<S>(shared: &Shared, id: &Id, meta: Meta, ctx: &Context<'_, S>)
+fn keep_module<S>(shared: &SessionState, id: &Id, meta: Meta, ctx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -407,7 +407,8 @@ mod tests {
     fn remembered(paused: bool, room: usize) -> (usize, usize) {
         let (requests, queue) = crossbeam_channel::bounded(room);
         let rings = crate::shared::Rings { capacity: 128, memory: 1 << 20 };
-        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), rings, requests));
+        let shared =
+            Arc::new(SessionState::new(Control::new(None, paused), Hooks::default(), Vec::new(), rings, requests));
         let registry = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
         tracing::subscriber::with_default(registry, || {
             (0..1_000).for_each(|_| drop(Request::new("chat", "m").traceparent(CALLER)));

@@ -7,7 +7,7 @@ use crate::annotation::Annotation;
 use crate::clock::Ticks;
 use crate::names::Role;
 use crate::raw::{NO_PHASE, phase_of};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::vocabulary::Phase;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +57,7 @@ pub struct RangeTime(Ticks);
 /// number of the caller's choice, which must differ from all others that are open on its thread.
 #[derive(Clone)]
 pub struct Ranges {
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
 }
 
 impl std::fmt::Debug for Ranges {
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Ranges {
 const OURS: u64 = 1 << 63;
 
 impl Ranges {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SessionState>) -> Self {
         Self { shared }
     }
 

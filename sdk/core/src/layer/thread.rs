@@ -22,7 +22,7 @@ use crate::names;
 use crate::perturb::OnThread;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
 use crate::record::SEQ_BITS;
-use crate::shared::{Shared, ThreadCounts};
+use crate::shared::{SessionState, ThreadCounts};
 pub(super) use serving::RequestHandle;
 pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl ThreadState {
 
     /// A span was entered. The clock is read last, so that the time spent here is not counted as the span's.
     #[inline]
-    pub(crate) fn enter(&mut self, shared: &Shared, span: u64, meta: Meta) {
+    pub(crate) fn enter(&mut self, shared: &SessionState, span: u64, meta: Meta) {
         if self.depth >= MAX_DEPTH {
             self.overflow += 1;
             return;
@@ -230,7 +230,7 @@ impl ThreadState {
     /// Whether a span that would be a step is the application's own, such as that of a handler, in a program that marks
     /// the model's phases: then it is no step, and what is inside begins what it would have begun.
     #[inline]
-    fn is_outside_phases(&self, shared: &Shared, meta: Meta) -> bool {
+    fn is_outside_phases(&self, shared: &SessionState, meta: Meta) -> bool {
         let is_outside = meta.flags & meta_flag::APPLICATION != 0 && shared.phases_marked.load(Relaxed);
         if is_outside {
             if shared.outside_phases.load(Relaxed) == names::OTHER {
@@ -244,7 +244,7 @@ impl ThreadState {
     /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain. Inlined twice, so that outside experiments nothing is asked about
     /// them.
     #[inline(always)]
-    fn begin_step(&self, shared: &Shared, name: u32, nested: bool, perturbed: bool) -> (StepDecision, bool) {
+    fn begin_step(&self, shared: &SessionState, name: u32, nested: bool, perturbed: bool) -> (StepDecision, bool) {
         let own_kernels = shared.correlator.is_some() && (self.is_own_step || !self.in_kernels());
         let mut plain = false;
         let affords = || {
@@ -275,7 +275,7 @@ impl ThreadState {
     /// A span was left. The clock is read as soon as it is known to be needed, but not before, because reading it is
     /// the most expensive operation here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
-    pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
+    pub(crate) fn exit(&mut self, shared: &SessionState, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
         self.exit_at(shared, span, None, fields);
     }
 
@@ -283,7 +283,7 @@ impl ThreadState {
     #[inline]
     pub(crate) fn exit_at(
         &mut self,
-        shared: &Shared,
+        shared: &SessionState,
         span: u64,
         ended: Option<Ticks>,
         fields: impl FnOnce() -> Option<Annotation>,
@@ -349,7 +349,7 @@ impl ThreadState {
     }
 
     /// Called when a step begins that is not recorded.
-    fn leave_out(&mut self, shared: &Shared, at: usize) {
+    fn leave_out(&mut self, shared: &SessionState, at: usize) {
         let frame = &mut self.frames[at];
         if let Some(correlator) = &shared.correlator {
             frame.left_out |= left_out::OUTSIDE_WINDOW;
@@ -361,7 +361,7 @@ impl ThreadState {
     }
 
     /// Called when a step ends that was not recorded, or an interval of an experiment.
-    fn left_out(&mut self, shared: &Shared, at: usize) {
+    fn left_out(&mut self, shared: &SessionState, at: usize) {
         if self.frames[at].is_left_out(left_out::PERTURBED) {
             self.exit_perturbed(shared, at);
         }

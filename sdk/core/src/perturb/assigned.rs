@@ -4,9 +4,9 @@ use super::MOST_ARMS;
 
 /// What a stretch does: by number, so that what is added late is told from what the next stretch adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Assigned(u64);
+pub(crate) struct StretchAssignment(u64);
 
-impl Assigned {
+impl StretchAssignment {
     pub(crate) fn of_bits(bits: u64) -> Self {
         Self(bits)
     }

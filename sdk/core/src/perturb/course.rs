@@ -1,6 +1,6 @@
 //! The course of an experiment: when a stretch begins and ends, of what, and in which order the two of a pair come.
 
-use super::assigned::Assigned;
+use super::assigned::StretchAssignment;
 use crate::clock::Ticks;
 use crate::raw::phase_of;
 use crate::vocabulary::Phase;
@@ -12,7 +12,7 @@ pub(crate) enum StepRole {
     /// Nothing of an experiment.
     Usual,
     /// It is part of the stretch that is open; a stretch begins with it if `first`.
-    Part { of: Assigned, first: bool },
+    Part { of: StretchAssignment, first: bool },
 }
 
 /// A step that begins.

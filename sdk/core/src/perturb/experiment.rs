@@ -1,6 +1,6 @@
 //! One experiment, as its threads share it: what is tried, which stretch is open, and what was added in it.
 
-use super::assigned::Assigned;
+use super::assigned::StretchAssignment;
 use super::course::Course;
 use super::{MOST_ARMS, Perturb, PerturbProgress, PerturbRefused};
 use crate::clock::Ticks;
@@ -64,7 +64,7 @@ impl Arm {
 }
 
 /// A stretch that has ended.
-pub(crate) struct Ended {
+pub(crate) struct EndedStretch {
     pub(crate) arm: usize,
     pub(crate) pair: u64,
     pub(crate) delayed: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Experiment {
     pub(crate) budget: f64,
     pub(crate) wanted: u64,
     pub(crate) ns_per_tick: f64,
-    /// The stretch that is open: its number, its arm, whether it is delayed; 0 if none is. See [`Assigned`].
+    /// The stretch that is open: its number, its arm, whether it is delayed; 0 if none is. See [`StretchAssignment`].
     open: AtomicU64,
     /// Of that stretch.
     pub(super) sums: Sums,
@@ -105,8 +105,8 @@ pub(crate) struct Experiment {
     kind: AtomicU32,
     /// Time of recorded steps by their name; the drain's.
     kinds: Mutex<KindTimes>,
-    pub(crate) ended: Sender<Ended>,
-    rows: Receiver<Ended>,
+    pub(crate) ended: Sender<EndedStretch>,
+    rows: Receiver<EndedStretch>,
     over: AtomicBool,
     /// Whether nothing else is recorded meanwhile.
     pub(crate) alone: bool,
@@ -228,13 +228,13 @@ impl Experiment {
     }
 
     /// The stretch that is open.
-    pub(crate) fn assigned(&self) -> Option<Assigned> {
+    pub(crate) fn assigned(&self) -> Option<StretchAssignment> {
         // Acquire and Release: who sees a stretch sees its sums at zero.
-        Some(self.open.load(Acquire)).filter(|open| *open != 0).map(Assigned::of_bits)
+        Some(self.open.load(Acquire)).filter(|open| *open != 0).map(StretchAssignment::of_bits)
     }
 
-    pub(crate) fn set_open(&self, assigned: Option<Assigned>) {
-        self.open.store(assigned.map_or(0, Assigned::bits), Release);
+    pub(crate) fn set_open(&self, assigned: Option<StretchAssignment>) {
+        self.open.store(assigned.map_or(0, StretchAssignment::bits), Release);
     }
 
     /// Whether stretches begin with steps of this name; `text` is the number of the name's text.
@@ -258,7 +258,7 @@ impl Experiment {
     }
 
     /// One interval of the open stretch's target has ended.
-    pub(crate) fn add(&self, of: Assigned, interval: u64, added: u64) {
+    pub(crate) fn add(&self, of: StretchAssignment, interval: u64, added: u64) {
         if self.assigned() == Some(of) {
             self.sums.intervals.fetch_add(1, Relaxed);
             self.sums.interval_ticks.fetch_add(interval, Relaxed);
@@ -267,7 +267,7 @@ impl Experiment {
     }
 
     /// The step that a stretch began with has ended.
-    pub(crate) fn step_ended(&self, of: Assigned, at: Ticks) {
+    pub(crate) fn step_ended(&self, of: StretchAssignment, at: Ticks) {
         if self.assigned() == Some(of) {
             self.sums_at_step_end.set(&self.sums);
             self.step_end.store(at.0, Relaxed);
@@ -322,7 +322,7 @@ impl Experiment {
     /// The stretches that have ended. Called by the drain.
     pub(crate) fn rows(&self, host: impl Fn(Ticks) -> HostNs) -> Vec<PerturbationRecord> {
         let ns = |ticks: u64| (ticks as f64 * self.ns_per_tick) as u64;
-        let row = |ended: Ended| {
+        let row = |ended: EndedStretch| {
             let arm = self.arms.get(ended.arm)?;
             let start = host(ended.start);
             Some(PerturbationRecord::of_fields(

@@ -24,7 +24,7 @@ mod steering;
 pub(crate) use course::{StepBegin, StepRole};
 pub(crate) use experiment::{Arm, Experiment};
 pub(crate) use on_thread::OnThread;
-pub(crate) use path_tree::{Asked, NOWHERE, Tree};
+pub(crate) use path_tree::{NOWHERE, PathQuery, Tree};
 
 use crate::Perturbation;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a thread knows of the experiment that goes on.
 
-use super::assigned::Assigned;
+use super::assigned::StretchAssignment;
 use super::experiment::Experiment;
 use super::path_tree::Tree;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) struct OnThread {
     pub(crate) tree: Tree,
     /// What the step that is open is part of; `None` if it is only kept out of what is recorded, because the experiment is
     /// [alone](crate::Perturb::alone).
-    pub(crate) part_of: Option<Assigned>,
+    pub(crate) part_of: Option<StretchAssignment>,
     /// Whether a stretch is to begin with the step that begins now.
     pub(crate) first: bool,
 }

@@ -22,7 +22,7 @@ struct Node {
 
 /// An interval whose path is asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct PathQuery<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) names: &'a Names,
     /// The path around it; [`NOWHERE`] of a step.
@@ -41,14 +41,14 @@ pub(crate) struct Tree {
 impl Tree {
     /// The path of an interval; [`NOWHERE`] beyond the most that a thread has. Allocates where the path is new.
     #[inline]
-    pub(crate) fn node(&mut self, of: Asked<'_>) -> u32 {
+    pub(crate) fn node(&mut self, of: PathQuery<'_>) -> u32 {
         let siblings = self.nodes.get(of.parent as usize).map_or(&self.roots, |node| &node.children);
         let known = siblings.iter().copied().find(|at| self.nodes.get(*at as usize).is_some_and(|n| n.name == of.name));
         known.unwrap_or_else(|| self.grow(of))
     }
 
     #[cold]
-    fn grow(&mut self, Asked { experiment, names, parent, name }: Asked<'_>) -> u32 {
+    fn grow(&mut self, PathQuery { experiment, names, parent, name }: PathQuery<'_>) -> u32 {
         let Some(info) = names.get(name).filter(|_| self.nodes.len() < MOST) else { return NOWHERE };
         let path = match self.nodes.get(parent as usize) {
             Some(around) => format!("{}/{}", around.path, info.name),

@@ -1,8 +1,8 @@
 //! Steers an experiment: begins and ends its stretches as steps begin.
 
-use super::assigned::Assigned;
+use super::assigned::StretchAssignment;
 use super::course::{Course, StepBegin, StepRelation, StepRole, Stretch, StretchPlan, StretchTold};
-use super::experiment::{Ended, Experiment, Sums};
+use super::experiment::{EndedStretch, Experiment, Sums};
 use crate::clock::Ticks;
 use crate::probe::mixed;
 use crate::vocabulary::Side;
@@ -62,7 +62,7 @@ impl Experiment {
         }
         let Some(planned) = self.plan(&mut course, step) else { return StepRole::Usual };
         course.stretches += 1;
-        let of = Assigned::new(course.stretches, planned.arm, planned.delayed);
+        let of = StretchAssignment::new(course.stretches, planned.arm, planned.delayed);
         let StepBegin { thread, text, phase, request, now, .. } = *step;
         let name = step.name.clone();
         course.stretch = Some(Stretch { thread, name, text, phase, request, step: 0, start: now, planned });
@@ -165,7 +165,7 @@ impl Experiment {
         if only_tells {
             return;
         }
-        let ended = Ended {
+        let ended = EndedStretch {
             arm,
             pair,
             delayed,

@@ -1,7 +1,7 @@
 //! Asks once, when the layer has come into a subscriber, whether a filter hides the model's spans from it.
 
 use super::threads;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Who asks, if somebody does.
 #[derive(Debug, Default)]
-pub(crate) struct Asking(Option<JoinHandle<()>>);
+pub(crate) struct FilterQuery(Option<JoinHandle<()>>);
 
-impl Asking {
+impl FilterQuery {
     /// Asks if there is news. On a thread of its own, because filters may keep what they answered for the next event of
     /// the thread. At the end it waits for the answer for a short time.
-    pub(crate) fn ask(&mut self, shared: &Arc<Shared>, end: bool) {
+    pub(crate) fn ask(&mut self, shared: &Arc<SessionState>, end: bool) {
         if let Some(place) = shared.visible.to_ask() {
             let shared = shared.clone();
             let ask = move || {

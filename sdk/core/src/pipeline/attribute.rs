@@ -15,11 +15,11 @@ use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
 use crate::record::{Batch, KernelRecord, SpanRecord};
 use crate::run::KernelAccount;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crossbeam_channel::{Receiver, Sender};
 use inside::join;
 use kernel_rows::{IntervalPlace, behind, insert_replayed, place, record, replayed_seq, sum_of};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -90,7 +90,8 @@ pub(crate) struct Kernels {
     /// What is known to run below which layers, for graphs whose capture nobody saw; and how many kernels replays have.
     patterns: GraphPatterns,
     sizes: ReplaySizes,
-    /// Intervals, by `seq`, whose replays had fewer than usual, and how many: these may still come, late.
+    /// Intervals, by `seq`, whose replays had fewer than usual, and how many beyond what was told: these may still come,
+    /// late.
     short: FxHashMap<u64, u64>,
     /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
@@ -98,13 +99,16 @@ pub(crate) struct Kernels {
     steps_ended: u64,
     /// Whether the recorder was asked to pause, for the window under way.
     pausing: bool,
-    /// Intervals, by `seq`, that will not get all their kernels: a record of theirs was lost, or goes out without a path.
-    lacking: FxHashSet<u64>,
+    /// Intervals, by `seq`, that will not get all their kernels, and how many records of theirs were lost or go out
+    /// without a path.
+    lacking: FxHashMap<u64, u64>,
     /// Whether records were lost of which nobody knows whose they were, in the deliveries since the last one that answers:
     /// the kernels of intervals that go out before the next answer may be incomplete.
     suspect: bool,
-    /// The same of deliveries after which nothing has gone out yet.
-    lost_unanswered: bool,
+    /// Of these records, the ones that no replay has been found to lack.
+    suspect_records: u64,
+    /// How many were lost so in deliveries after which nothing has gone out yet.
+    lost_unanswered: u64,
     /// Steps below this number are not waited for: their window was closed without them.
     given_up: u64,
     /// When the recorder was switched off for that reason; what such a step launched later is not known.
@@ -171,9 +175,10 @@ impl Kernels {
             steps_seen: 0,
             steps_ended: 0,
             pausing: false,
-            lacking: FxHashSet::default(),
+            lacking: FxHashMap::default(),
             suspect: false,
-            lost_unanswered: false,
+            suspect_records: 0,
+            lost_unanswered: 0,
             given_up: 0,
             given_up_at: HostNs(0),
             closing_since: None,
@@ -184,7 +189,7 @@ impl Kernels {
     }
 
     /// Takes in what the recorder has delivered.
-    pub(crate) fn receive(&mut self, shared: &Shared) {
+    pub(crate) fn receive(&mut self, shared: &SessionState) {
         if let Some(correlator) = &shared.correlator {
             let mut nodes = Vec::new();
             correlator.graph_nodes(&mut nodes);
@@ -292,7 +297,7 @@ impl Kernels {
     }
 
     /// Moves the kernels of a batch's intervals into the batch, and adds up what each interval launched.
-    pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &Shared) -> Attribution {
+    pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &SessionState) -> Attribution {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
         }
@@ -306,9 +311,9 @@ impl Kernels {
             let kernels = self.waiting.remove(&span.seq).unwrap_or_default();
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
-            inside[i].incomplete = self.goes_out_incomplete(span.seq);
-            let is_incomplete = inside[i].incomplete;
-            inside[i].incomplete = is_incomplete || self.lacks_untold(span, &kernels);
+            let told = self.goes_out_incomplete(span.seq);
+            // Asked in any case: what was told of may be a part of what is missing.
+            inside[i].incomplete = self.lacks_untold(span, &kernels, told) || told.is_some();
             let mut replays = Vec::new();
             for kernel in kernels {
                 self.counts.of_graphs += u64::from(kernel.graph.is_some());
@@ -366,7 +371,7 @@ impl Kernels {
         kernel: RawKernel,
         batch: &mut Batch,
         inside: &mut [KernelsInside],
-        shared: &Shared,
+        shared: &SessionState,
     ) {
         inside[launcher].add(KernelsInside::of(&kernel));
         self.counts.attributed += 1;
@@ -382,7 +387,7 @@ impl Kernels {
         inside: &mut [KernelsInside],
         launcher: usize,
         mut replay: Replay,
-        shared: &Shared,
+        shared: &SessionState,
     ) -> Vec<SpanRecord> {
         let (stands, count) = replay.places(&batch.spans, at, launcher);
         let thread_seq = batch.spans[launcher].seq;
@@ -426,7 +431,7 @@ impl Kernels {
     }
 
     /// Moves kernels that will find no interval into a batch: launched outside all intervals, or delivered late.
-    pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
+    pub(crate) fn loose(&mut self, into: &mut Batch, shared: &SessionState) {
         let window = shared.control.kernels();
         // If the recorder has failed, steps of its window may still be on their way.
         let more = window.is_some_and(|w| w.is_active() || w.has_failed());
@@ -434,7 +439,7 @@ impl Kernels {
     }
 
     /// `more`: steps of a window may still come.
-    fn sort_out(&mut self, into: &mut Batch, shared: &Shared, more: bool) {
+    fn sort_out(&mut self, into: &mut Batch, shared: &SessionState, more: bool) {
         for kernel in std::mem::take(&mut self.excess) {
             self.counts.late += 1;
             let row = self.row(kernel, None, shared);
@@ -471,7 +476,7 @@ impl Kernels {
     }
 
     /// Moves all waiting kernels into a batch. No more intervals come.
-    pub(crate) fn rest(&mut self, into: &mut Batch, shared: &Shared) {
+    pub(crate) fn rest(&mut self, into: &mut Batch, shared: &SessionState) {
         self.receive(shared);
         self.sort_out(into, shared, false);
         let left: Vec<u64> = self.waiting.keys().copied().collect();
@@ -480,7 +485,7 @@ impl Kernels {
         }
     }
 
-    fn let_go(&mut self, seq: u64, into: &mut Batch, shared: &Shared) {
+    fn let_go(&mut self, seq: u64, into: &mut Batch, shared: &SessionState) {
         let place = self.remembered.get(&seq).cloned();
         for kernel in self.waiting.remove(&seq).unwrap_or_default() {
             self.waiting_count -= 1;
@@ -515,7 +520,7 @@ impl Kernels {
     }
 
     /// A kernel's record. Also notes what the kernel shows about the error of the clocks.
-    fn row(&mut self, kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> KernelRecord {
+    fn row(&mut self, kernel: RawKernel, place: Option<&IntervalPlace>, shared: &SessionState) -> KernelRecord {
         if let Some(start) = kernel.launch_start {
             self.too_early_ns = self.too_early_ns.max(start.since(kernel.start));
             let end = start.plus_ns(kernel.launch_dur_ns.unwrap_or(0));
@@ -529,13 +534,13 @@ impl Kernels {
     }
 
     /// Whether kernels are needed soon: steps after a window still pay for the recorder until it is off.
-    pub(crate) fn is_hurried(&self, shared: &Shared) -> bool {
+    pub(crate) fn is_hurried(&self, shared: &SessionState) -> bool {
         shared.control.kernels_used_up() && self.closing_since.is_none_or(|since| since.elapsed() <= CLOSE_ANYWAY)
     }
 
     /// Lets the recorder be switched off once every step of the window has arrived here, or steps after the window have
     /// paid for it long enough. A capture itself announces when it has all its steps.
-    pub(crate) fn close_window_when_done(&mut self, shared: &Shared, host: &dyn Fn() -> HostNs) {
+    pub(crate) fn close_window_when_done(&mut self, shared: &SessionState, host: &dyn Fn() -> HostNs) {
         // Read before the window's state: a step that begins from here on may belong to another window.
         let begun = shared.control.steps();
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
@@ -567,7 +572,7 @@ impl Kernels {
     }
 
     /// The account for the manifest.
-    pub(crate) fn account(&self, shared: &Shared) -> KernelAccount {
+    pub(crate) fn account(&self, shared: &SessionState) -> KernelAccount {
         let window = shared.control.kernels();
         KernelAccount {
             windows: window.map_or(0, |w| w.windows()),

@@ -3,7 +3,7 @@
 use crate::clock::HostClock;
 use crate::collector::{Collector, Samples};
 use crate::record::SampleRecord;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub(crate) fn start(
     samples: Sender<Vec<SampleRecord>>,
     stop: Receiver<()>,
     failures: Failures,
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
     host: HostClock,
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
@@ -68,7 +68,7 @@ fn take(
     host: &HostClock,
     samples: &Sender<Vec<SampleRecord>>,
     failures: &Failures,
-    shared: &Shared,
+    shared: &SessionState,
 ) {
     let Some(collector) = &mut slot.1 else { return };
     let name = collector.name();
@@ -141,7 +141,7 @@ mod tests {
     fn the_last_round_is_told_apart() {
         let (requests, _kept) = bounded(1);
         let rings = crate::shared::Rings { capacity: 64, memory: 0 };
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(SessionState::new(
             Control::new(None, false),
             crate::shared::Hooks::default(),
             Vec::new(),

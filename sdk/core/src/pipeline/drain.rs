@@ -9,12 +9,12 @@ pub(crate) use links::{Command, DrainReport, Links, Pace};
 
 use super::CpuMeter;
 use super::accounts::{Accounts, BatchTime};
-use super::ask_filters::Asking;
+use super::ask_filters::FilterQuery;
 use super::capture_run::{CaptureEnd, OpenCapture, WaitingCapture};
 use super::enrich::Enricher;
 use super::fanout::Lane;
 use super::in_place::InPlace;
-use super::resolve::{Resolver, Surroundings, ThreadStream};
+use super::resolve::{ResolveContext, Resolver, ThreadStream};
 use super::resolved::ResolvedRecords;
 use super::stack_join::Stacks;
 use crate::HostNs;
@@ -25,7 +25,7 @@ use crate::layer::thread::outlived::OUTLIVED_KEPT;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SpanId, ThreadInfo};
 use crate::run::{Code, MachineMeter};
-use crate::shared::{RawRequest, Shared};
+use crate::shared::{RawRequest, SessionState};
 use crossbeam_channel::{RecvTimeoutError, Sender};
 use passing_on::{pass_on, send_batch};
 use rustc_hash::FxHashSet;
@@ -61,7 +61,7 @@ const ADJUST_EVERY: Duration = Duration::from_millis(100);
 
 /// The thread `cs-drain`.
 pub(crate) struct Drain {
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
     links: Links,
     pace: Pace,
     lanes: Vec<Lane>,
@@ -84,7 +84,7 @@ pub(crate) struct Drain {
     /// Whether new threads came in the latest round.
     threads_come: bool,
     /// Whether filters hide the model's spans.
-    asking: Asking,
+    asking: FilterQuery,
     machine: MachineMeter,
     /// Steps that had begun when samples came last.
     begun_at_samples: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SessionState>,
         links: Links,
         pace: Pace,
         lanes: Vec<Lane>,
@@ -125,7 +125,7 @@ impl Drain {
             capture: None,
             captures: Vec::new(),
             threads_come: false,
-            asking: Asking::default(),
+            asking: FilterQuery::default(),
             machine: MachineMeter::default(),
             begun_at_samples: 0,
             round_began: HostNs(i64::MIN),
@@ -277,7 +277,7 @@ impl Drain {
             return;
         }
         self.adjusted = Instant::now();
-        let found = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
+        let found = self.resolver.in_place(&ResolveContext { shared: &self.shared, mapper: &self.mapper });
         if let (Some(budget), Some(found)) = (self.shared.control.budget(), found) {
             budget.adjust(Cost::of(&found, self.resolver.window_share()));
         }
@@ -408,7 +408,7 @@ impl Drain {
     fn drain_source(&mut self, at: usize) -> usize {
         let Self { shared, mapper, resolver, sources, resolved, enricher, .. } = self;
         let source = &mut sources[at];
-        let around = Surroundings { shared, mapper };
+        let around = ResolveContext { shared, mapper };
         let waiting = source.ring.slots();
         let mut left = waiting;
         while left > 0 {
@@ -440,7 +440,7 @@ impl Drain {
             // empty.
             if source.ring.is_abandoned() && source.ring.is_empty() {
                 let mut source = self.sources.swap_remove(at);
-                let around = Surroundings { shared: &self.shared, mapper: &self.mapper };
+                let around = ResolveContext { shared: &self.shared, mapper: &self.mapper };
                 self.resolver.finish_thread(&mut source.stream, &around, &mut self.resolved);
                 self.enricher.thread_ended(source.stream.info.index);
                 self.resolver.threads.has_ended(source.stream.info.index);
@@ -527,7 +527,7 @@ impl Drain {
     /// Resolves what is buffered of every thread.
     fn finish_threads(&mut self) {
         let Self { shared, mapper, resolver, sources, resolved, .. } = self;
-        let around = Surroundings { shared, mapper };
+        let around = ResolveContext { shared, mapper };
         for source in sources {
             resolver.finish_thread(&mut source.stream, &around, resolved);
         }
@@ -575,7 +575,7 @@ impl Drain {
         let clock = self.mapper.info();
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());
         let stacks = self.enricher.stacks.as_ref().map(Stacks::account);
-        let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
+        let in_place = self.resolver.in_place(&ResolveContext { shared: &self.shared, mapper: &self.mapper });
         let cost = in_place.as_ref().map(|found| Cost::of(found, self.resolver.window_share()));
         let budget = self.shared.control.budget().map(|budget| budget.kept(cost, &tally.steps));
         meter.update();

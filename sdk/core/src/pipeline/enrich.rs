@@ -15,7 +15,7 @@ use crate::clock::TickMapper;
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::record::{Batch, GpuTime};
 use crate::run::{CrossCheck, GpuAccount};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::vocabulary::{GpuSource, GpuTier};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
@@ -187,12 +187,12 @@ impl Enricher {
     }
 
     /// Whether a window of kernels is to be closed as soon as its kernels have arrived.
-    pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
+    pub(crate) fn closes_window(&self, shared: &SessionState) -> bool {
         self.kernels.as_ref().is_some_and(|kernels| kernels.is_hurried(shared))
     }
 
     /// Whether to poll the clock now.
-    fn is_due(&self, shared: &Shared) -> bool {
+    fn is_due(&self, shared: &SessionState) -> bool {
         let Some(last) = self.polled else { return true };
         let (timed, lost) = self.mark_times.marks();
         let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
@@ -227,7 +227,7 @@ impl Enricher {
     /// Polls the sources, at once if it is `urgent`, and passes on what is complete.
     pub(crate) fn advance(
         &mut self,
-        shared: &Shared,
+        shared: &SessionState,
         urgent: bool,
         mapper: &TickMapper,
         known_until: HostNs,
@@ -310,7 +310,7 @@ impl Enricher {
     }
 
     /// Fetches the last kernels and ends the recorder's thread; waits no longer than `patience`.
-    pub(crate) fn stop_kernels(&mut self, shared: &Shared, patience: Duration) {
+    pub(crate) fn stop_kernels(&mut self, shared: &SessionState, patience: Duration) {
         let Some(kernels) = &mut self.kernels else { return };
         let ticket = kernels.stop();
         let deadline = Instant::now() + patience;
@@ -321,7 +321,7 @@ impl Enricher {
     }
 
     /// Passes on everything, known or not. No more batches come.
-    pub(crate) fn release_all(&mut self, shared: &Shared, mapper: &TickMapper, mut out: impl FnMut(Batch)) {
+    pub(crate) fn release_all(&mut self, shared: &SessionState, mapper: &TickMapper, mut out: impl FnMut(Batch)) {
         while let Some(held) = self.held.pop_front() {
             out(self.finish(held, shared));
         }
@@ -340,7 +340,7 @@ impl Enricher {
     }
 
     /// Gives a batch's records their GPU time, as far as it is known.
-    fn finish(&mut self, held: HeldBatch, shared: &Shared) -> Batch {
+    fn finish(&mut self, held: HeldBatch, shared: &SessionState) -> Batch {
         let ResolvedRecords { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
         if !marked.is_empty() {
             self.set_marked(&mut batch, &marked, cold);
@@ -433,7 +433,7 @@ impl Enricher {
     }
 
     /// The account for the manifest; `None` if no GPU time was asked for.
-    pub(crate) fn account(&self, shared: &Shared, ns_per_tick: f64) -> Option<GpuAccount> {
+    pub(crate) fn account(&self, shared: &SessionState, ns_per_tick: f64) -> Option<GpuAccount> {
         let used = shared.gpu.as_ref().is_some_and(|gpu| gpu.counts.recorded.load(Relaxed) > 0);
         if !((self.clock.is_some() && (self.expected || used)) || self.kernels.is_some()) {
             return None;

@@ -5,8 +5,8 @@ use super::attribute::{Ask, Delivery};
 use crate::HostNs;
 use crate::clock::HostClock;
 use crate::diagnostics::panic_message;
-use crate::gpu::{Activity, ActivityError, ActivitySink, Undelivered};
-use crate::shared::Shared;
+use crate::gpu::{Activity, ActivityError, ActivitySink, UndeliveredWork};
+use crate::shared::SessionState;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,13 +49,13 @@ impl AwaitedDelivery {
     }
 
     /// Whether there is no need, or no point any more, to wait for further records.
-    fn is_over(&self, undelivered: Undelivered, patience: Duration) -> Option<WaitEnd> {
+    fn is_over(&self, undelivered: UndeliveredWork, patience: Duration) -> Option<WaitEnd> {
         let waited = self.since.elapsed();
         match undelivered {
-            Undelivered::Nothing => Some(WaitEnd::Complete),
-            Undelivered::Since(at) if at > self.asked => Some(WaitEnd::Complete),
-            Undelivered::Since(_) => (waited >= patience).then_some(WaitEnd::GivenUp),
-            Undelivered::Unknown => (waited >= patience.min(PATIENCE_UNKNOWN)).then_some(WaitEnd::GivenUp),
+            UndeliveredWork::Nothing => Some(WaitEnd::Complete),
+            UndeliveredWork::Since(at) if at > self.asked => Some(WaitEnd::Complete),
+            UndeliveredWork::Since(_) => (waited >= patience).then_some(WaitEnd::GivenUp),
+            UndeliveredWork::Unknown => (waited >= patience.min(PATIENCE_UNKNOWN)).then_some(WaitEnd::GivenUp),
         }
     }
 
@@ -79,7 +79,7 @@ pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
 
 pub(crate) struct KernelThread {
     pub(crate) activity: Box<dyn Activity>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionState>,
     pub(crate) asks: Receiver<Ask>,
     pub(crate) deliveries: Sender<Delivery>,
     pub(crate) host: HostClock,

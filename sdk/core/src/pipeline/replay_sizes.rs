@@ -7,6 +7,7 @@
 //! nodes alone have run too often for that, what was counted of them is taken back. Losses of a small graph, so many
 //! that each of its nodes was lost as often, cannot be told from conditions.
 
+use crate::splitmix;
 use rustc_hash::FxHashMap;
 
 /// Replays that a graph has had before one is judged.
@@ -30,7 +31,7 @@ const MOST_GRAPHS: usize = 4096;
 pub(crate) struct ReplayRecords {
     /// Kernels, copies and memsets.
     records: u32,
-    /// Which of the graph's nodes they are, as a sum over these: without an order.
+    /// Which of the graph's nodes they are, as a sum over the hashes of their numbers: without an order.
     nodes: u64,
 }
 
@@ -38,16 +39,8 @@ impl ReplayRecords {
     /// Adds one, of this node if that is known.
     pub(crate) fn add(&mut self, node: Option<u64>) {
         self.records += 1;
-        self.nodes = self.nodes.wrapping_add(node.map_or(0, mixed));
+        self.nodes = self.nodes.wrapping_add(node.map_or(0, splitmix::next));
     }
-}
-
-/// The bits of a node's number mixed (SplitMix64), so that the sums over different nodes are different.
-const fn mixed(node: u64) -> u64 {
-    let z = node.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// What is missing.
@@ -83,6 +76,18 @@ pub(crate) struct ReplaySizes {
 }
 
 impl ReplaySizes {
+    /// Records that a replay which ran this has fewer than nearly all before it. Of these up to `told` are known to be
+    /// lost, so it is no example for others: if these alone make it one of the ways in which the graph runs, no more are
+    /// missing.
+    pub(crate) fn missing_of_lossy(&self, graph: u32, ran: ReplayRecords, told: u64) -> u32 {
+        let Some(sizes) = self.graphs.get(&graph) else { return 0 };
+        let Some(usual) = sizes.usual() else { return 0 };
+        let most = u64::from(ran.records).saturating_add(told);
+        let is_reached = |records: &u32| *records >= ran.records && u64::from(*records) <= most;
+        let ways = sizes.ways.iter().filter(|way| way.replays > sizes.rare()).map(|way| way.ran.records);
+        ways.filter(is_reached).min().unwrap_or(usual).saturating_sub(ran.records)
+    }
+
     /// Notes a replay, launched by the interval `seq`, that ran this, and of which no record is known to be lost.
     pub(crate) fn missing(&mut self, graph: u32, ran: ReplayRecords, seq: u64) -> MissingRecords {
         if self.graphs.len() >= MOST_GRAPHS && !self.graphs.contains_key(&graph) {
@@ -91,7 +96,7 @@ impl ReplaySizes {
         let sizes = self.graphs.entry(graph).or_default();
         let usual = sizes.usual();
         sizes.replays = sizes.replays.saturating_add(1);
-        let rare = (sizes.replays / RARE_IN).clamp(*RARE.start(), *RARE.end());
+        let rare = sizes.rare();
         let here = usual.map_or(0, |usual| usual.saturating_sub(ran.records));
         let way = sizes.way(ran);
         way.replays = way.replays.saturating_add(1);
@@ -106,6 +111,11 @@ impl ReplaySizes {
 }
 
 impl Sizes {
+    /// What so many replays ran at most is rare.
+    fn rare(&self) -> u32 {
+        (self.replays / RARE_IN).clamp(*RARE.start(), *RARE.end())
+    }
+
     /// The number of records that nearly all replays had.
     fn usual(&self) -> Option<u32> {
         // Whatever most replays had outweighs all others together (Boyer and Moore's majority vote).
@@ -239,6 +249,19 @@ mod tests {
         (0..10).for_each(|seq| assert_eq!(sizes.missing(1, first(50), seq), MissingRecords::default()));
         assert_eq!(sizes.missing(2, first(40), 10).here, 0, "another graph is another one");
         assert_eq!(sizes.missing(1, first(40), 11).here, 10);
+    }
+
+    #[test]
+    fn what_is_told_of_a_replay_is_held_against_all_ways_in_which_its_graph_runs_and_makes_none() {
+        let mut sizes = ReplaySizes::default();
+        // One replay in twenty takes a way that is 30 records shorter.
+        for seq in 0..400 {
+            sizes.missing(1, first(if seq % 20 == 19 { 702 } else { 732 }), seq);
+        }
+        let lacks = |records, told| sizes.missing_of_lossy(1, first(records), told);
+        assert_eq!((lacks(732, 2), lacks(730, 2), lacks(600, 2)), (0, 2, 132));
+        assert_eq!((lacks(702, 2), lacks(701, 2), lacks(699, 2)), (0, 1, 33), "two more would be the shorter way");
+        assert_eq!(sizes.missing_of_lossy(2, first(600), 2), 0, "nothing is known of another graph");
     }
 
     #[test]

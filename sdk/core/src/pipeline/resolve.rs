@@ -20,7 +20,7 @@ use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_STEP, Raw, RawInterval, flag, phase_of};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId, UnrecordedStep};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::vocabulary::Phase;
 use crate::{MOST_SERVED, Served};
 use buffers::StepBuffer;
@@ -82,8 +82,8 @@ struct TemplateNode {
 }
 
 /// What the resolver needs besides its own state.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) shared: &'a Shared,
+pub(crate) struct ResolveContext<'a> {
+    pub(crate) shared: &'a SessionState,
     pub(crate) mapper: &'a TickMapper,
 }
 
@@ -118,7 +118,7 @@ impl Resolver {
         &mut self,
         thread: &mut ThreadStream,
         raw: Raw,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         match raw {
@@ -178,7 +178,7 @@ impl Resolver {
         }
     }
 
-    fn unrecorded(&mut self, thread: &ThreadStream, step: &crate::raw::UnrecordedStep, around: &Surroundings<'_>) {
+    fn unrecorded(&mut self, thread: &ThreadStream, step: &crate::raw::UnrecordedStep, around: &ResolveContext<'_>) {
         let start = around.mapper.to_host(step.start);
         let ns = around.mapper.to_host(step.end).since(start);
         if let Some(in_place) = self.in_place.as_mut().filter(|_| step.plain) {
@@ -210,7 +210,7 @@ impl Resolver {
     pub(crate) fn finish_thread(
         &mut self,
         thread: &mut ThreadStream,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         for mut buffer in std::mem::take(&mut thread.steps) {
@@ -223,7 +223,7 @@ impl Resolver {
         &mut self,
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         self.place_announced(buffer, around);
@@ -247,7 +247,7 @@ impl Resolver {
         &mut self,
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         let first = &buffer.items[self.scratch.order[0] as usize];
@@ -283,7 +283,7 @@ impl Resolver {
         item: RawInterval,
         annotation: Option<Annotation>,
         thread: &Arc<ThreadInfo>,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         let name = self.name(item.name, around);
@@ -313,7 +313,7 @@ impl Resolver {
         path: Arc<PathInfo>,
         trace_id: TraceId,
         thread: &Arc<ThreadInfo>,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         if is_helper(&path) {
@@ -356,7 +356,7 @@ impl Resolver {
         annotation: Option<Annotation>,
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
         out: &mut ResolvedRecords,
     ) {
         let name = self.name(root.name, around);
@@ -419,7 +419,7 @@ impl Resolver {
     }
 
     /// The cost of recording, as plain steps show it.
-    pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
+    pub(crate) fn in_place(&mut self, around: &ResolveContext<'_>) -> Option<crate::run::InPlaceOverhead> {
         let in_place = self.in_place.as_ref()?;
         around.shared.names.extend(&mut self.names);
         // Layers that are steps of their own are told by their modules, all of a kind as one.
@@ -441,7 +441,7 @@ impl Resolver {
         self.in_place.as_ref().map_or(0.0, InPlace::window_share)
     }
 
-    fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {
+    fn name(&mut self, id: u32, around: &ResolveContext<'_>) -> Arc<NameInfo> {
         if id as usize >= self.names.len() {
             around.shared.names.extend(&mut self.names);
             self.modules = self.names.iter().any(|name| name.module.is_some());
@@ -457,7 +457,7 @@ fn is_helper(path: &PathInfo) -> bool {
     &*path.target == crate::llm::TARGET
 }
 
-fn trace_of(item: &RawInterval, shared: &Shared) -> TraceId {
+fn trace_of(item: &RawInterval, shared: &SessionState) -> TraceId {
     match (item.request, item.step) {
         (0, NO_STEP) => shared.range_trace(item.seq),
         (0, step) => shared.step_trace(step),

@@ -1,7 +1,7 @@
 //! The thread of the sampler of stacks: it reads what was sampled and gives it to the drain.
 
 use crate::diagnostics::panic_message;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::stacks::{StackError, StackSink, StackSource, ThreadChange, ThreadEvent};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use rustc_hash::FxHashSet;
@@ -27,7 +27,7 @@ pub(crate) type Describe = Box<dyn Fn(BTreeMap<String, Value>) + Send>;
 
 pub(crate) struct StackThread {
     pub(crate) source: Box<dyn StackSource>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionState>,
     pub(crate) deliveries: Sender<StackSink>,
     /// Disconnected when the session ends.
     pub(crate) stop: Receiver<()>,

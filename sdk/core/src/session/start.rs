@@ -21,7 +21,7 @@ use crate::probe::Probe;
 use crate::process_facts::process_facts;
 use crate::record::SampleRecord;
 use crate::run::{SCHEMA_VERSION, env_key, option_key};
-use crate::shared::{Hooks, RawRequest, Rings, Shared};
+use crate::shared::{Hooks, RawRequest, Rings, SessionState};
 use crate::stacks::StackSource;
 use crate::stats::SessionStats;
 use crate::tally::Tally;
@@ -212,7 +212,7 @@ impl SessionBuilder {
     }
 
     /// What the application's threads share with the rest of the session.
-    fn shared(&mut self, requests: Sender<RawRequest>) -> Shared {
+    fn shared(&mut self, requests: Sender<RawRequest>) -> SessionState {
         let mut control = Control::new(self.schedule, self.paused).with_budget(self.cost);
         if let Some((_, schedule)) = &self.kernels {
             control = control.with_kernels(*schedule);
@@ -225,7 +225,7 @@ impl SessionBuilder {
             diagnostics: self.diagnostics.clone(),
         };
         let rings = Rings { capacity: self.ring_capacity, memory: self.ring_memory };
-        Shared::new(control, hooks, std::mem::take(&mut self.excluded_targets), rings, requests)
+        SessionState::new(control, hooks, std::mem::take(&mut self.excluded_targets), rings, requests)
     }
 
     /// Starts all exporters, or none.
@@ -251,7 +251,7 @@ impl SessionBuilder {
 }
 
 /// Stores what intervals cost and how long a pause is, in ticks, for the threads that make marks.
-fn set_costs(shared: &Shared, mapper: &TickMapper, per_interval_ns: f64) {
+fn set_costs(shared: &SessionState, mapper: &TickMapper, per_interval_ns: f64) {
     if let Some(gpu) = &shared.gpu {
         let ticks = |ns: f64| (ns / mapper.ns_per_tick()).round() as u64;
         gpu.interval_ticks.store(ticks(per_interval_ns * IN_PLACE), Ordering::Relaxed);
@@ -261,7 +261,7 @@ fn set_costs(shared: &Shared, mapper: &TickMapper, per_interval_ns: f64) {
 
 /// What the session's threads need to start.
 struct ThreadNeeds<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SessionState>,
     background: &'a Arc<BackgroundCpu>,
     manifest: &'a Arc<LiveManifest>,
     mapper: &'a TickMapper,
@@ -374,7 +374,7 @@ fn calibrate(ring_capacity: usize) -> f64 {
     let (requests, _) = bounded(1);
     let control = Control::new(None, false);
     let rings = Rings { capacity: ring_capacity.max(4_096), memory: u64::MAX };
-    let shared = Arc::new(Shared::new(control, Hooks::default(), Vec::new(), rings, requests));
+    let shared = Arc::new(SessionState::new(control, Hooks::default(), Vec::new(), rings, requests));
     let subscriber = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
     tracing::subscriber::with_default(subscriber, || {
         let step = tracing::trace_span!("step");

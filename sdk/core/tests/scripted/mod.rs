@@ -435,7 +435,7 @@ impl State {
         let inside = |kernel: &RawKernel| kernel.span.is_some_and(|span| span != OUTSIDE_WINDOW);
         let of_windows = self.kernels.iter().zip(&self.launched).filter(|(kernel, _)| inside(kernel));
         let earliest = of_windows.map(|(_, at)| HostNs(HostNs::now().0 - at.elapsed().as_nanos() as i64)).min();
-        into.undelivered = earliest.map_or(Undelivered::Nothing, Undelivered::Since);
+        into.undelivered = earliest.map_or(UndeliveredWork::Nothing, UndeliveredWork::Since);
     }
 }
 
@@ -484,7 +484,7 @@ impl Activity for Recorder {
         }
         // A recorder may keep kernels back until it is told that all have finished.
         let keep = if all || !s.on { 0 } else { s.kernels.len() / 2 };
-        into.undelivered = if keep == 0 { Undelivered::Nothing } else { Undelivered::Unknown };
+        into.undelivered = if keep == 0 { UndeliveredWork::Nothing } else { UndeliveredWork::Unknown };
         let give = s.kernels.len() - keep;
         into.kernels.extend(s.kernels.drain(..give));
         s.launched.clear();

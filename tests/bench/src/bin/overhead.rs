@@ -83,13 +83,13 @@ fn child(name: &str, options: &Options) -> Result<()> {
 
 /// All measurements of one case in one mode.
 #[derive(Default)]
-struct Measured {
+struct CaseTimes {
     children: Vec<f64>,
     bursts: Vec<f64>,
     allocations: f64,
 }
 
-type Results = BTreeMap<(Mode, &'static str), Measured>;
+type Results = BTreeMap<(Mode, &'static str), CaseTimes>;
 
 fn parent(options: &Options) -> Result<()> {
     let modes = if options.mode.is_empty() { Mode::ALL.to_vec() } else { options.mode.clone() };

@@ -6,7 +6,7 @@ use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
 use crate::roofline::predict::{StepTimes, step_times};
 use crate::roofline::scenario::Storage;
-use candlescope_work::devices::{Attained, ByClass, Device, DeviceKind, Multiply, OperationClass, Origin};
+use candlescope_work::devices::{AttainedRates, ByClass, Device, DeviceKind, Multiply, OperationClass, Origin};
 use candlescope_work::estimate::Estimate;
 use candlescope_work::step::Operation;
 use std::collections::BTreeMap;
@@ -189,6 +189,7 @@ impl Fit {
     pub(super) fn new(form: Form, runs: &[&ObservedRun], device: &Device) -> Self {
         let mut base = Device {
             origin: Origin::Measured,
+            disturbed: false,
             sync: None,
             index_rate: None,
             panel_rate: None,
@@ -282,7 +283,7 @@ impl Fit {
 
     pub(super) fn candidate(&self, values: &[f64]) -> Candidate {
         let (mut device, mut recording_ns) = (self.base.clone(), 0.0);
-        let mut attained = Attained {
+        let mut attained = AttainedRates {
             bandwidth: ByClass::all(1.0),
             prompt_attention_bandwidth: None,
             attention_flops: 1.0,

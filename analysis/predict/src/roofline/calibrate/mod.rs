@@ -3,9 +3,9 @@
 //! The prediction's own parameters are fitted, so that the squares of log(predicted ÷ measured) over all figures become
 //! smallest ([`search`]). There are two forms. The coarser one has one bandwidth, FLOP/s by type, the shortest time of
 //! a kernel and, on a GPU, the cost of a launch; the finer one has rates by kind of operation, costs by kind of kernel,
-//! and waiting ([`Attained`](super::Attained)). The finer one is taken where there are enough figures for it and it is
-//! better by more than its further parameters explain [Schwarz, *Estimating the Dimension of a Model*, Annals of
-//! Statistics 6 (1978)].
+//! and waiting ([`AttainedRates`](candlescope_work::devices::AttainedRates)). The finer one is taken where there are
+//! enough figures for it and it is better by more than its further parameters explain [Schwarz, *Estimating the Dimension
+//! of a Model*, Annals of Statistics 6 (1978)].
 //!
 //! By the same criterion the coarser form does without the shortest time of an operation on a processor: in the runs of one
 //! model it trades places with the bandwidth.

@@ -109,30 +109,14 @@ pub(super) fn plain(it: &Sentence<'_>) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use candlescope_figures::advice::{
-        Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage,
-    };
-    use candlescope_work::estimate::Estimate;
+    use super::super::made_up;
+    use candlescope_figures::advice::{AdviceCode, AdvicePlace};
 
     /// What is said of 10 % in 36 samples of a pool's synchronisation in this function, with one more figure.
     fn said(function: &str, figure: Option<(&'static str, f64)>) -> String {
-        let derived = |name, value| AdviceFigure::derived(name, "ratio", value, 36);
+        let place = AdvicePlace::of("decode").path("decode/mlp").function(function).because("pool_sync");
         let figures = [("share", 0.1), ("share_error", 0.016)].into_iter().chain(figure);
-        let advice = Advice {
-            code: AdviceCode::HotOverhead,
-            severity: AdviceSeverity::of(0.1),
-            place: AdvicePlace::of("decode").path("decode/mlp").function(function).because("pool_sync"),
-            evidence: figures.map(|(name, value)| derived(name, value)).collect(),
-            query: String::new(),
-            coverage: Coverage { steps: 6, share_of_time: 1.0 },
-            gain: Estimate::default(),
-            confidence: Confidence { level: ConfidenceLevel::Low, reason: "made up" },
-            disturbed: false,
-            record: None,
-        };
-        let (message, remedy) = words(&Sentence::of(&advice));
-        format!("{message}. {remedy}")
+        made_up::said(AdviceCode::HotOverhead, place, 36, figures)
     }
 
     #[test]

@@ -22,25 +22,26 @@ macro_rules! words {
 candlescope_figures::each_advice!(words);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+mod made_up {
+    use super::{Sentence, words};
     use candlescope_figures::advice::{
-        Advice, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage,
+        Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage,
     };
     use candlescope_work::estimate::Estimate;
 
-    /// What is said of a finding at a path of a step.
-    fn said(code: AdviceCode, function: Option<&str>) -> String {
-        let place = AdvicePlace::of("decode").path("decode/mlp");
-        let figures = ["share", "waits_ns", "threads", "paths", "one_row", "host_share", "waiting"];
+    /// What is said of a finding at this place with these figures, each of `n` samples.
+    pub(super) fn said(
+        code: AdviceCode,
+        place: AdvicePlace,
+        n: u64,
+        figures: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> String {
+        let figure = |(name, value)| AdviceFigure::derived(name, "ratio", value, n);
         let advice = Advice {
             code,
             severity: AdviceSeverity::of(0.1),
-            place: function.map_or(place.clone(), |function| place.function(function)),
-            evidence: figures
-                .into_iter()
-                .map(|name| AdviceFigure::derived(name, "ratio", if name == "one_row" { 0.0 } else { 0.1 }, 6))
-                .collect(),
+            place,
+            evidence: figures.into_iter().map(figure).collect(),
             query: String::new(),
             coverage: Coverage { steps: 6, share_of_time: 1.0 },
             gain: Estimate::default(),
@@ -50,6 +51,20 @@ mod tests {
         };
         let (message, remedy) = words(&Sentence::of(&advice));
         format!("{message}. {remedy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_figures::advice::AdvicePlace;
+
+    /// What is said of a finding at a path of a step.
+    fn said(code: AdviceCode, function: Option<&str>) -> String {
+        let place = AdvicePlace::of("decode").path("decode/mlp");
+        let place = function.map_or(place.clone(), |function| place.function(function));
+        let figures = ["share", "waits_ns", "threads", "paths", "one_row", "host_share", "waiting"];
+        made_up::said(code, place, 6, figures.map(|name| (name, if name == "one_row" { 0.0 } else { 0.1 })))
     }
 
     #[test]

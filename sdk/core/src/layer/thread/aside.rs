@@ -1,12 +1,12 @@
 //! Threads on which nothing is recorded: the profiler's own, and those that came when there was no room for a ring.
 
 use super::{ThreadState, UnrecordedThread, add};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 
 impl ThreadState {
     /// Like [`enter`](Self::enter), for a thread on which nothing is recorded.
     #[cold]
-    pub(crate) fn enter_aside(&mut self, shared: &Shared) {
+    pub(crate) fn enter_aside(&mut self, shared: &SessionState) {
         let Some(UnrecordedThread::NoRing { depth, recorded }) = self.aside else { return };
         let recorded = if depth == 0 {
             let fate = shared.control.begin_step(false, || false).fate;

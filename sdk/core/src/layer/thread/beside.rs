@@ -4,14 +4,14 @@ use super::super::cache::{Meta, meta_flag};
 use super::super::open_range::OpenRange;
 use super::{RESERVED_FOR_STEPS, ThreadState, add};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ThreadState {
     /// A range begins here. It gets a number of this thread's, by which its row names the thread; the thread keeps
     /// nothing of it.
     #[inline]
-    pub(crate) fn begin_beside(&mut self, shared: &Shared, meta: Meta) -> Option<OpenRange> {
+    pub(crate) fn begin_beside(&mut self, shared: &SessionState, meta: Meta) -> Option<OpenRange> {
         if meta.flags & meta_flag::IGNORED != 0 || !shared.control.records_above_steps() {
             return None;
         }
@@ -24,7 +24,7 @@ impl ThreadState {
 
     /// It ends on this thread, wherever it began.
     #[inline]
-    pub(crate) fn end_beside(&mut self, shared: &Shared, range: OpenRange) {
+    pub(crate) fn end_beside(&mut self, shared: &SessionState, range: OpenRange) {
         let end = shared.ticks.now();
         // Overload policy: as for intervals, the newest record is dropped and counted; so it is on a thread without a ring.
         if !self.is_aside() && self.room_for(1 + RESERVED_FOR_STEPS) {

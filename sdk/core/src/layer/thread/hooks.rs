@@ -5,13 +5,13 @@ use super::ThreadState;
 use crate::clock::Ticks;
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::raw::{flag, phase_of};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::tap::TapInterval;
 
 impl ThreadState {
     /// Everything else that happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
-    pub(super) fn hooks_enter(&mut self, shared: &Shared, at: usize, in_full: bool) {
+    pub(super) fn hooks_enter(&mut self, shared: &SessionState, at: usize, in_full: bool) {
         if !shared.taps.is_empty() {
             self.tap(shared, at, true);
         }
@@ -41,7 +41,7 @@ impl ThreadState {
 
     /// Everything else that happens when an interval ends. The GPU's mark comes first, closest to the work.
     #[inline(never)]
-    pub(super) fn hooks_exit(&mut self, shared: &Shared, at: usize, end: Ticks) {
+    pub(super) fn hooks_exit(&mut self, shared: &SessionState, at: usize, end: Ticks) {
         let frame = &mut self.frames[at];
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
             thread.exit(gpu, &shared.ticks, frame, end);
@@ -56,7 +56,7 @@ impl ThreadState {
         }
     }
 
-    fn tap(&self, shared: &Shared, at: usize, enter: bool) {
+    fn tap(&self, shared: &SessionState, at: usize, enter: bool) {
         let frame = &self.frames[at];
         let interval = TapInterval {
             name: frame.name,

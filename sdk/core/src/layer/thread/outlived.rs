@@ -6,7 +6,7 @@ use crate::gpu::OUTSIDE_WINDOW;
 use crate::layer::cache::{Meta, meta_flag};
 use crate::layer::frame::{Frame, left_out};
 use crate::raw::{NO_STEP, flag};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Intervals that have outlived their step and may still be left; beyond this number the oldest is given up.
@@ -23,7 +23,7 @@ mod late {
 impl ThreadState {
     /// A span is left out of order: its frame is moved from the middle of the stack to the top. Returns where it was.
     #[cold]
-    pub(super) fn bring_to_top(&mut self, shared: &Shared, span: u64) -> Option<usize> {
+    pub(super) fn bring_to_top(&mut self, shared: &SessionState, span: u64) -> Option<usize> {
         let Some(at) = self.open().iter().rposition(|f| f.span == span) else {
             add(&self.counts.unmatched);
             return None;
@@ -55,7 +55,7 @@ impl ThreadState {
 
     /// Has the recorder of kernels hold the id of the interval at `at`, which ends, above those of the ones that go on:
     /// it takes away the innermost one.
-    fn bring_id_to_top(&self, shared: &Shared, at: usize) {
+    fn bring_id_to_top(&self, shared: &SessionState, at: usize) {
         let Some(correlator) = &shared.correlator else { return };
         let held = |frame: &&Frame| {
             let has_kernels = frame.recorded && !frame.transparent && frame.flags & flag::KERNELS != 0;
@@ -83,7 +83,7 @@ impl ThreadState {
 
     /// The step of the frame has ended. For taps, marks and the recorder the interval ends now; its record is written
     /// when it is left, if that ever happens.
-    fn detach(&mut self, shared: &Shared, at: usize) {
+    fn detach(&mut self, shared: &SessionState, at: usize) {
         let Frame { recorded, transparent, .. } = self.frames[at];
         let outside_window = self.frames[at].is_left_out(left_out::OUTSIDE_WINDOW);
         if self.frames[at].is_detached() {
@@ -112,7 +112,7 @@ impl ThreadState {
     /// A span is entered on a thread where some intervals have outlived their step or request. Returns the index of the
     /// frame that becomes its parent, or `usize::MAX` for none.
     #[cold]
-    pub(super) fn around_among_late(&mut self, shared: &Shared, meta: Meta, around: usize) -> usize {
+    pub(super) fn around_among_late(&mut self, shared: &SessionState, meta: Meta, around: usize) -> usize {
         match self.late[..self.depth].last() {
             Some(late) if *late != 0 => self.parent_past_outlived(shared, meta),
             _ => around,
@@ -122,7 +122,7 @@ impl ThreadState {
     /// A span is entered while the innermost open interval has outlived its step or request: the interval is left late,
     /// or its guard was forgotten, in which case this happens from now on. Returns the index of the frame that becomes
     /// the span's parent, or `usize::MAX` for none.
-    fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
+    fn parent_past_outlived(&mut self, shared: &SessionState, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
             let outlived = self.late[..self.depth].iter().rev().take_while(|late| **late != 0).count();

@@ -5,9 +5,9 @@ use super::super::frame::left_out;
 use super::ThreadState;
 use crate::clock::{TickSource, Ticks};
 use crate::control::{StepDecision, StepFate};
-use crate::perturb::{Arm, Asked, Experiment, NOWHERE, OnThread, StepBegin, StepRole, Tree};
+use crate::perturb::{Arm, Experiment, NOWHERE, OnThread, PathQuery, StepBegin, StepRole, Tree};
 use crate::record::SEQ_BITS;
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::vocabulary::Side;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +18,7 @@ impl ThreadState {
     #[inline(never)]
     pub(super) fn begin_perturbed(
         &mut self,
-        shared: &Shared,
+        shared: &SessionState,
         name: u32,
         request: u32,
         phase: u8,
@@ -31,7 +31,7 @@ impl ThreadState {
     }
 
     /// Whether a step that begins is to be part of an experiment.
-    fn takes_part(&mut self, shared: &Shared, name: u32, request: u32, phase: u8, nested: bool) -> bool {
+    fn takes_part(&mut self, shared: &SessionState, name: u32, request: u32, phase: u8, nested: bool) -> bool {
         // A step inside another one is what that one is.
         self.in_perturbed = self.has_perturbed_open();
         if self.in_perturbed {
@@ -58,7 +58,7 @@ impl ThreadState {
         let thread = self.thread();
         let Some(perturbed) = self.perturbed.as_deref_mut() else { return false };
         let OnThread { experiment, tree, .. } = perturbed;
-        let node = tree.node(Asked { experiment, names: &shared.names, parent: NOWHERE, name });
+        let node = tree.node(PathQuery { experiment, names: &shared.names, parent: NOWHERE, name });
         let Some(info) = tree.info(node) else { return false };
         let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
         let now = shared.ticks.now();
@@ -77,7 +77,7 @@ impl ThreadState {
     }
 
     /// What became of a step that was to be part of an experiment is known. Returns bits of [`left_out`].
-    fn settle_perturbed(&mut self, shared: &Shared, fate: StepFate, request: u32) -> u8 {
+    fn settle_perturbed(&mut self, shared: &SessionState, fate: StepFate, request: u32) -> u8 {
         let Some(perturbed) = self.perturbed.as_deref_mut() else { return 0 };
         let first = std::mem::take(&mut perturbed.first);
         if fate != StepFate::Perturbed {
@@ -100,7 +100,7 @@ impl ThreadState {
 
     /// An interval of such a step begins, or the step itself.
     #[cold]
-    pub(super) fn enter_perturbed(&mut self, shared: &Shared, at: usize) {
+    pub(super) fn enter_perturbed(&mut self, shared: &SessionState, at: usize) {
         let thread = self.thread();
         let Some(OnThread { experiment, tree, part_of: Some(of), .. }) = self.perturbed.as_deref_mut() else { return };
         let around = self.frames[..at].iter().rev().find(|frame| !frame.is_detached());
@@ -123,7 +123,7 @@ impl ThreadState {
             return;
         }
         let name = frame.name;
-        let node = tree.node(Asked { experiment, names: &shared.names, parent, name });
+        let node = tree.node(PathQuery { experiment, names: &shared.names, parent, name });
         frame.marks[0] = node;
         // Of intervals inside each other that are both meant, the outer one is made slower.
         frame.left_out |= match inside {
@@ -139,7 +139,7 @@ impl ThreadState {
 
     /// The same ends.
     #[cold]
-    pub(super) fn exit_perturbed(&mut self, shared: &Shared, at: usize) {
+    pub(super) fn exit_perturbed(&mut self, shared: &SessionState, at: usize) {
         self.in_perturbed = self.has_perturbed_open();
         let Some(OnThread { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
         let frame = &self.frames[at];

@@ -4,14 +4,14 @@ use super::super::frame::left_out;
 use super::states::STATES;
 use super::{RESERVED_FOR_STEPS, ThreadState, add};
 use crate::raw::{NO_PHASE, Raw, RawServed};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use candlescope_markers::recorder::RecordedRequest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A request as its session knows it: what the layer leaves for the [`Request`](crate::llm::Request) that is being made.
 pub(in crate::layer) struct RequestHandle {
-    pub(in crate::layer) shared: Arc<Shared>,
+    pub(in crate::layer) shared: Arc<SessionState>,
     pub(in crate::layer) number: u32,
 }
 
@@ -34,7 +34,7 @@ impl RecordedRequest for RequestHandle {
 }
 
 impl ThreadState {
-    fn serve(&mut self, shared: &Shared, request: u32, tokens: u32, output_tokens: u32) {
+    fn serve(&mut self, shared: &SessionState, request: u32, tokens: u32, output_tokens: u32) {
         let Some(at) = self.open().iter().rposition(|frame| frame.is_step() && !frame.is_detached()) else { return };
         let frame = &self.frames[at];
         let (step, recorded, start, is_phase) = (frame.step, frame.recorded, frame.start, frame.phase != NO_PHASE);

@@ -6,7 +6,7 @@ use super::super::marker::Marker;
 use super::{MAX_DEPTH, ThreadState, UnrecordedThread};
 use crate::annotation::Annotation;
 use crate::names;
-use crate::shared::{NewThread, Shared, ThreadCounts};
+use crate::shared::{NewThread, SessionState, ThreadCounts};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -30,7 +30,11 @@ pub(crate) fn mute_this_thread() {
 /// session's number, or 0 if its layer has stepped back. `None` if the layer has stepped back, while the thread is
 /// being torn down, or when called from within itself.
 #[inline]
-pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
+pub(crate) fn with_state<R>(
+    session: u64,
+    shared: &Arc<SessionState>,
+    f: impl FnOnce(&mut ThreadState) -> R,
+) -> Option<R> {
     STATES
         .try_with(|states| {
             let mut states = states.try_borrow_mut().ok()?;
@@ -48,7 +52,7 @@ pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&
 /// Puts what is known of a span into this thread's cache before the span is entered, if the thread has a state for the
 /// session.
 #[inline]
-pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
+pub(crate) fn foresee(shared: &Arc<SessionState>, span: u64, epoch: u32, meta: Meta) {
     let _ = STATES.try_with(|states| {
         if let Ok(mut states) = states.try_borrow_mut()
             && let Some(first) = states.first_mut()
@@ -62,7 +66,7 @@ pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
 
 /// The request that this thread works for now; 0 for none.
 #[inline]
-pub(crate) fn current_request(shared: &Shared) -> u32 {
+pub(crate) fn current_request(shared: &SessionState) -> u32 {
     let of = |states: &RefCell<Vec<ThreadState>>| {
         let states = states.try_borrow().ok()?;
         let state = states.iter().find(|s| s.session == shared.session)?;
@@ -75,7 +79,7 @@ pub(crate) fn current_request(shared: &Shared) -> u32 {
 fn find_or_register<'a>(
     states: &'a mut Vec<ThreadState>,
     session: u64,
-    shared: &Arc<Shared>,
+    shared: &Arc<SessionState>,
 ) -> Option<&'a mut ThreadState> {
     if session == 0 {
         return None;
@@ -114,7 +118,7 @@ pub(crate) fn is_recording() -> bool {
 }
 
 impl ThreadState {
-    fn register(shared: &Arc<Shared>) -> Self {
+    fn register(shared: &Arc<SessionState>) -> Self {
         let index = shared.next_thread();
         // A session that has ended takes nothing from threads that come later.
         let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
@@ -140,7 +144,7 @@ impl ThreadState {
             annotations: vec![Annotation::new(); depth].into_boxed_slice(),
             lost_before: vec![0; depth].into_boxed_slice(),
             overflow: 0,
-            next_seq: Shared::first_seq(index),
+            next_seq: SessionState::first_seq(index),
             since_split: 0,
             emitted: 0,
             ring,

@@ -9,22 +9,22 @@ use crate::vocabulary::KernelKind;
 use crossbeam_channel::unbounded;
 
 /// A session with a recorder, the drain's end of it, and the requests to the recorder's thread.
-fn session() -> (Shared, Kernels, Receiver<Ask>) {
+fn session() -> (SessionState, Kernels, Receiver<Ask>) {
     let control = Control::new(None, false).with_kernels(None);
     let rings = Rings { capacity: 64, memory: 0 };
-    let shared = Shared::new(control, Hooks::default(), Vec::new(), rings, unbounded().0);
+    let shared = SessionState::new(control, Hooks::default(), Vec::new(), rings, unbounded().0);
     let (ask, asked) = unbounded();
     (shared, Kernels::new("paper", ask, unbounded().1, Arc::default()), asked)
 }
 
-fn begin_step(shared: &Shared) -> WindowStep {
+fn begin_step(shared: &SessionState) -> WindowStep {
     let step = shared.control.begin_step(true, || false);
     assert!(step.kernels, "{step:?}");
     WindowStep { number: step.number, extent: (HostNs(step.number as i64 * 10), HostNs(step.number as i64 * 10 + 5)) }
 }
 
 /// Opens a window and begins all its steps.
-fn window<const N: usize>(shared: &Shared) -> [WindowStep; N] {
+fn window<const N: usize>(shared: &SessionState) -> [WindowStep; N] {
     let kernels = shared.control.kernels().expect("has a recorder");
     assert!(kernels.ask(N as u64), "none is open");
     kernels.ready();
@@ -32,7 +32,7 @@ fn window<const N: usize>(shared: &Shared) -> [WindowStep; N] {
 }
 
 /// Whether the drain asks now for the window to be closed; if so, closes it.
-fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
+fn closes(kernels: &mut Kernels, shared: &SessionState, asked: &Receiver<Ask>) -> bool {
     kernels.close_window_when_done(shared, &|| HostNs(0));
     let closes = asked.try_iter().count() > 0;
     assert!(!closes || shared.control.stop_recorder(), "the recorder can be switched off");
@@ -78,7 +78,7 @@ fn a_step_that_comes_after_its_window_is_none_of_the_next_one() {
     assert_eq!(kernels.windows, [one.extent, late.extent, next.extent]);
 }
 
-fn interval(shared: &Shared, seq: u64, name: &str) -> SpanRecord {
+fn interval(shared: &SessionState, seq: u64, name: &str) -> SpanRecord {
     let (path, thread) = (PathInfo::new(seq as u32, name, name, "model"), ThreadInfo::new(1, 7, "main"));
     let span_id = shared.span_id(seq);
     let mut span = SpanRecord::new(seq, TraceId(1), span_id, path.into(), thread.into(), HostNs(seq as i64 * 100), 50);
@@ -87,7 +87,7 @@ fn interval(shared: &Shared, seq: u64, name: &str) -> SpanRecord {
 }
 
 /// A kernel of graph 3, launched by an interval.
-fn replayed(shared: &Shared, launcher: u64, node: u64) -> RawKernel {
+fn replayed(shared: &SessionState, launcher: u64, node: u64) -> RawKernel {
     RawKernel {
         kind: KernelKind::Kernel,
         name: "gemm".into(),
@@ -193,4 +193,67 @@ fn what_a_first_replay_lacked_is_found_once_and_later_replays_have_one_row_a_lay
     let rows: Vec<_> = batch.spans.iter().filter(|span| span.graph == Some(3)).collect();
     let times = rows.iter().map(|row| (row.step, row.gpu.map(|gpu| gpu.dur_ns), row.derived));
     assert_eq!(times.collect::<Vec<_>>(), [4, 5].map(|step| (Some(step), Some(800), Some(true))));
+}
+
+/// Nodes of graph 3 in [`replays`].
+const NODES: u64 = 1_516;
+
+/// Ten whole replays, each of an interval of its own; then these, which go out together and lack so many records each.
+/// The recorder tells of as many as `dropped` and, where it knows whose, of the launchers `of`. The last of the answer
+/// is whether each of the latter has its time.
+fn replays(lack: &[u64], dropped: u64, of: &[u64]) -> (SessionState, Kernels, Sender<Delivery>, Vec<bool>) {
+    let (shared, ..) = session();
+    let (deliver, deliveries) = unbounded();
+    let mut kernels = Kernels::new("paper", unbounded().0, deliveries, Arc::default());
+    let mut have_time = Vec::new();
+    let whole = (1..=10).map(|seq| (vec![(seq, 0)], 0, Vec::new()));
+    let last: Vec<(u64, u64)> = (11..).zip(lack.iter().copied()).collect();
+    let of = of.iter().map(|seq| shared.span_id(*seq)).collect();
+    for (ticket, (launched, dropped, dropped_of)) in (1..).zip(whole.chain([(last, dropped, of)])) {
+        let nodes = |(seq, lost): &(u64, u64)| {
+            let seq = *seq;
+            (1..=NODES - lost).map(move |node| (seq, node))
+        };
+        let came = launched.iter().flat_map(nodes).map(|(seq, node)| replayed(&shared, seq, node)).collect();
+        let sink = ActivitySink { kernels: came, dropped, dropped_of, ..ActivitySink::default() };
+        deliver.send(Delivery { ticket, sink }).expect("it is received");
+        kernels.receive(&shared);
+        let mut batch = Batch::default();
+        batch.spans.extend(launched.iter().map(|(seq, _)| interval(&shared, *seq, "decode")));
+        let all: Vec<u32> = (0..launched.len() as u32).collect();
+        have_time = kernels.attribute(&mut batch, &all, &shared).per_span().map(|inside| inside.recorded).collect();
+    }
+    (shared, kernels, deliver, have_time)
+}
+
+#[test]
+fn what_the_recorder_told_of_is_a_part_of_what_a_replay_lacks() {
+    let counts = |lack: &[u64], dropped, of: &[u64]| {
+        let (_, kernels, _, have_time) = replays(lack, dropped, of);
+        assert_eq!(kernels.counts.dropped, dropped);
+        (kernels.counts.untold, have_time)
+    };
+    assert_eq!(counts(&[1_082], 0, &[]), (1_082, vec![false]));
+    // As on an H200: two of 1,082 are told, with their interval or without.
+    for of in [&[11, 11][..], &[11], &[]] {
+        assert_eq!(counts(&[1_082], 2, of), (1_080, vec![false]), "told of {of:?}");
+    }
+    // What was told is all that is missing, or of something beside the graph.
+    assert_eq!(counts(&[2], 2, &[11, 11]), (0, vec![false]));
+    assert_eq!(counts(&[1], 2, &[]), (0, vec![false]));
+    assert_eq!(counts(&[0], 1, &[11]), (0, vec![false]));
+    // What is told of one of two replays is none of the other one's, and what is told of either is taken once.
+    assert_eq!(counts(&[7, 5], 2, &[12, 12]), (10, vec![false; 2]));
+    assert_eq!(counts(&[7, 5], 6, &[]), (6, vec![false; 2]));
+}
+
+#[test]
+fn what_the_recorder_tells_of_an_interval_that_has_gone_out_is_not_counted_twice() {
+    let (shared, mut kernels, deliver, _) = replays(&[9], 0, &[]);
+    assert_eq!((kernels.counts.untold, kernels.counts.dropped), (9, 0));
+    let of = vec![shared.span_id(11); 4];
+    let sink = ActivitySink { dropped: 4, dropped_of: of, ..ActivitySink::default() };
+    deliver.send(Delivery { ticket: 12, sink }).expect("it is received");
+    kernels.receive(&shared);
+    assert_eq!((kernels.counts.untold, kernels.counts.dropped), (5, 4));
 }

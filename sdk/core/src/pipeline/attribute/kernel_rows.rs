@@ -5,7 +5,7 @@ use crate::HostNs;
 use crate::gpu::RawKernel;
 use crate::pipeline::replays::PlaceInReplay;
 use crate::record::{KernelRecord, PathInfo, SEQ_BITS, SpanRecord};
-use crate::shared::Shared;
+use crate::shared::SessionState;
 use crate::vocabulary::Phase;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(super) fn place(span: &SpanRecord) -> IntervalPlace {
     IntervalPlace { step: span.step, phase: span.phase, path: span.path.clone() }
 }
 
-pub(super) fn record(kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> KernelRecord {
+pub(super) fn record(kernel: RawKernel, place: Option<&IntervalPlace>, shared: &SessionState) -> KernelRecord {
     let launched = kernel.launch_start.zip(kernel.launch_dur_ns).map(|(start, dur)| start.plus_ns(dur));
     let mut record = KernelRecord::new(
         kernel.kind,

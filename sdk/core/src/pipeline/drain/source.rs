@@ -5,7 +5,7 @@ use crate::pipeline::resolve::ThreadStream;
 use crate::raw::Raw;
 use crate::ring_room::RingShare;
 use crate::run::LossCounts;
-use crate::shared::{Shared, ThreadCounts};
+use crate::shared::{SessionState, ThreadCounts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ impl ThreadSums {
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
         loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
         self.entered +=
-            counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
+            counts.entered.load(Ordering::Relaxed).saturating_sub(SessionState::first_seq(source.stream.info.index));
         // In this order: a step is counted as due before it is counted as lost.
         self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Which modules of a model the intervals of a step stand for.
 
-use super::{Parent, Resolver, StepBuffer, Surroundings};
+use super::{Parent, ResolveContext, Resolver, StepBuffer};
 use crate::modules::{self, Slot};
 use crate::names::OTHER;
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 impl Resolver {
     /// Names the modules that consist of others after those inside them, when a tree is seen for the first time.
-    pub(super) fn name_groups(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
+    pub(super) fn name_groups(&mut self, buffer: &StepBuffer, around: &ResolveContext<'_>) {
         // Looking up the latest name fetches all names, and shows whether any belongs to a module.
         let latest = buffer.items.iter().map(|item| item.name).max().unwrap_or(OTHER);
         self.name(latest, around);

@@ -1,6 +1,6 @@
 //! The tree of a step: the order of its intervals, their parents and their paths.
 
-use super::{Parent, Resolver, Scratch, StepBuffer, Surroundings, TemplateNode};
+use super::{Parent, ResolveContext, Resolver, Scratch, StepBuffer, TemplateNode};
 use crate::pipeline::paths::UNIQUE;
 use crate::raw::{RawInterval, flag};
 use crate::record::PathInfo;
@@ -53,7 +53,7 @@ impl Resolver {
         }
     }
 
-    pub(super) fn find_paths(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
+    pub(super) fn find_paths(&mut self, buffer: &mut StepBuffer, around: &ResolveContext<'_>) {
         if self.paths_from_template(buffer) {
             return;
         }
@@ -81,7 +81,7 @@ impl Resolver {
     }
 
     /// Counts how often each name occurs among siblings.
-    fn count_siblings(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
+    fn count_siblings(&mut self, buffer: &StepBuffer, around: &ResolveContext<'_>) {
         self.scratch.repeats.clear();
         for position in 0..self.scratch.order.len() {
             if let Parent::At(parent) = self.scratch.parents[position] {
@@ -99,7 +99,7 @@ impl Resolver {
         parent: Parent,
         buffer: &StepBuffer,
         above: &[Arc<PathInfo>],
-        around: &Surroundings<'_>,
+        around: &ResolveContext<'_>,
     ) -> Arc<PathInfo> {
         let name = self.name(item.name, around);
         let lost;
@@ -173,7 +173,7 @@ impl Resolver {
     }
 
     /// Gives paths to the intervals that were announced as open.
-    pub(super) fn place_announced(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
+    pub(super) fn place_announced(&mut self, buffer: &mut StepBuffer, around: &ResolveContext<'_>) {
         for open in std::mem::take(&mut buffer.announced) {
             if buffer.open.contains_key(&open.seq) {
                 continue;

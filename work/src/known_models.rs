@@ -1,9 +1,9 @@
 //! Well-known models by their hub ids and short names. The figures are those of each model's `config.json` on the hub;
 //! a test holds the parameters that they make against the published totals.
 
-use candlescope_work::nearest::{nearest, suggestion};
-use candlescope_work::shape::{FeedForward, ModelShape, WindowedLayers};
-use candlescope_work::windows::Window;
+use crate::nearest::{nearest, suggestion};
+use crate::shape::{FeedForward, ModelShape, WindowedLayers};
+use crate::windows::Window;
 
 /// No model has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,19 +25,21 @@ pub struct KnownModel {
     /// Ids on the hub (`owner/name`) of models with these dimensions, such as the base and the tuned one.
     pub ids: &'static [&'static str],
     /// `model_type` of its `config.json`.
-    architecture: &'static str,
+    pub architecture: &'static str,
     /// Vocabulary, hidden, layers.
-    size: (u64, u64, u64),
+    pub size: (u64, u64, u64),
     /// Query heads, key and value heads, features of a head.
-    heads: (u64, u64, u64),
+    pub heads: (u64, u64, u64),
     /// Width of the feed-forward network.
-    intermediate: u64,
+    pub intermediate: u64,
     /// Experts, and those that a token uses; (0, 0) without a mixture.
-    experts: (u64, u64),
-    tied: bool,
+    pub experts: (u64, u64),
+    /// Whether the embedding table is the head as well.
+    pub tied: bool,
     /// Window and one layer in how many attends to all; (0, 0) without.
-    window: (u64, u64),
-    context: u64,
+    pub window: (u64, u64),
+    /// The most tokens of a sequence.
+    pub context: u64,
 }
 
 #[allow(clippy::too_many_arguments, reason = "a row of a table")]
