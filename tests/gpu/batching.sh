@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The example server with continuous batching on a CUDA device, under load of more and more clients, in turns: without candlescope
-# (`bare`), observed, without graphs (`eager`), and the one that answers one request after the other (`one`). Fifteen minutes on an H200; seven with
+# (`bare`), observed, without graphs (`eager`), and those that answer one request after the other, by one thread (`one`) or four (`workers`). Fifteen minutes on an H200; seven with
 # ROUNDS=3 SECONDS_EACH=4 CLIENTS="1 8 64".
 # Usage: tests/gpu/batching.sh
 #   BIN      folder with `candlescope-server` and `load`, built with --features candlescope-server/cuda, and `candlescope` or `candlescope-cuda`
 #   OUT      folder for results (default: target/bench/batching)
 #   MODEL    config:smollm2-135m unless told otherwise
 #   ROUNDS   turns of each (3); SECONDS_EACH of a turn (5), OTHER_SECONDS of the other client in it (2; 0 leaves it out)
-#   CLIENTS  ("1 8 32 64"); WAYS ("bare observed one"; also eager)
+#   CLIENTS  ("1 8 32 64"); WAYS ("bare observed one"; also eager, workers)
 # All servers are there from the beginning, and one at a time has work. The client is `candlescope load`, the other one the example's
 # own `load`; `guidellm`, if it is on the PATH and the model has a tokenizer, is a third, for the last number of clients. Prompts are 64
 # numbers of tokens, the same each time, so no server reuses what it holds of one.
@@ -42,7 +42,8 @@ start() { # WAY: waits until it listens
     observed) options=("${slots[@]}" --cuda-graph --parquet "$out/run") ;;
     eager) options=(--unobserved "${slots[@]}") ;;
     one) options=(--unobserved) ;;
-    *) echo "batching.sh: WAYS may have bare, observed, eager and one, not $1" >&2 && exit 1 ;;
+    workers) options=(--unobserved --workers 4) ;;
+    *) echo "batching.sh: WAYS may have bare, observed, eager, one and workers, not $1" >&2 && exit 1 ;;
   esac
   "$bin/candlescope-server" --model "$model" --device cuda:0 --listen 127.0.0.1:0 --queue 256 "${options[@]}" 2>"$log" &
   pids+=($!)

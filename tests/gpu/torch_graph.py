@@ -138,22 +138,25 @@ def under_proton(with_scopes):
     hooks = []
     with tempfile.TemporaryDirectory() as folder:
         session = proton.start(os.path.join(folder, "tree"), context="shadow", data="tree")
-        replayed = graph
-        if with_scopes:
-            # What a hook returns takes the place of what the layer is given: nothing.
-            def enter(*_, n):
-                proton.enter_scope(f"layer {n}")
+        try:
+            if with_scopes:
+                # What a hook returns takes the place of what the layer is given: nothing.
+                def enter(*_, n):
+                    proton.enter_scope(f"layer {n}")
 
-            def leave(*_):
-                proton.exit_scope()
+                def leave(*_):
+                    proton.exit_scope()
 
-            for n, layer in enumerate(model.model.layers):
-                hooks += [layer.register_forward_pre_hook(functools.partial(enter, n=n)), layer.register_forward_hook(leave)]
-            replayed = captured()
-        for hook in hooks:
-            hook.remove()
-        ms = timed(replayed.replay)
-        proton.finalize(session)
+                for n, layer in enumerate(model.model.layers):
+                    hooks += [layer.register_forward_pre_hook(functools.partial(enter, n=n)), layer.register_forward_hook(leave)]
+            replayed = captured() if with_scopes else graph
+            for hook in hooks:
+                hook.remove()
+            ms = timed(replayed.replay)
+        finally:
+            for hook in hooks:
+                hook.remove()
+            proton.finalize(session)
         trees = json.load(open(os.path.join(folder, "tree.hatchet")))
     return ms, counted(trees[0])
 

@@ -15,10 +15,10 @@ fn a_handler_that_the_program_sets_for_sigterm_stays_its_own() {
 
 /// Set before the recording begins, after it, and after it with a call of the handler before.
 #[test]
-fn a_handler_that_the_program_has_for_sigint_stays_its_own() {
+fn a_handler_that_the_program_has_stays_its_own() {
     let Some(program) = program() else { return };
     let dir = tempfile::tempdir().unwrap();
-    for end in ["handled-first", "handled-int", "chained"] {
+    for end in ["handled-first", "handled-int", "chained", "chained-term"] {
         let run = dir.path().join(end);
         let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", end]);
         assert_eq!(output.status.code(), Some(5), "{end}: the program goes on: {}", text(&output.stderr));

@@ -1,7 +1,7 @@
 /* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
  * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
  *
- *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|int|kill|handled|handled-int|handled-first|chained|handed|fork|forked|
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|int|kill|handled|handled-int|handled-first|chained|chained-term|handed|fork|forked|
  *     threads|child|look|starts|steps|payload|says|race [MILLISECONDS]
  */
 #define _GNU_SOURCE
@@ -248,10 +248,11 @@ int main(int count, char **args) {
     raise(SIGTERM);
     if (!is_caught) return 9;
   }
-  if (!strcmp(end, "handled-int") || !strcmp(end, "handled-first") || !strcmp(end, "chained")) {
+  if (!strcmp(end, "handled-int") || !strcmp(end, "handled-first") || !strcmp(end, "chained") || !strcmp(end, "chained-term")) {
     if (!strcmp(end, "handled-int")) signal(SIGINT, catches);
     if (!strcmp(end, "chained")) before = signal(SIGINT, chains);
-    raise(SIGINT);
+    if (!strcmp(end, "chained-term")) before = signal(SIGTERM, chains);
+    raise(strcmp(end, "chained-term") ? SIGINT : SIGTERM);
     if (!is_caught) return 9;
     /* Time in which somebody else might end it. */
     usleep(300000);

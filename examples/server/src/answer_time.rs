@@ -45,6 +45,11 @@ impl AnswerTime {
         self.state().going_on = false;
     }
 
+    /// Whether some of a response is still to be sent.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.state().end.is_some()
+    }
+
     /// Everything that was handed over has been sent.
     fn sent(&self) {
         let mut state = self.state();

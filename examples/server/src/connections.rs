@@ -3,8 +3,9 @@
 //! Overload policy: as many requests may be under way as connections stay open. Whoever sends one more is told so, with
 //! a response. Some more connections may be open for a moment, so that a request that has been sent is read even if
 //! everybody comes at once. Of those beyond the limit, the ones that have gone longest without sending a whole request
-//! are closed, once they are quiet for [`QUIET`] or owe the request for [`SLOW`]: hanging clients and idle connections
-//! never keep others out. Further ones wait until one of these has ended.
+//! are closed, once they are quiet for [`QUIET`] or owe the request for [`SLOW`], and also for [`QUIET`] where not one more
+//! can be open: hanging clients and idle connections keep others out for a second at most. These wait until one of them
+//! has ended.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,8 +45,10 @@ struct State {
 #[derive(Debug)]
 struct OpenConnection {
     stage: Stage,
-    /// When it began to wait for a request, or for the body of one.
+    /// When it began to wait for a request, or for the rest of one.
     since: Instant,
+    /// Whether something of the request's head has come.
+    has_begun: bool,
     /// When it last sent something.
     heard: Instant,
     /// When it was told to leave, if it was.
@@ -77,10 +80,10 @@ pub(crate) struct Counts {
 }
 
 impl OpenConnection {
-    /// Whether it may be closed to make room: it owes a request, and is quiet or slow.
-    fn may_leave(&self, now: Instant) -> bool {
+    /// Whether it may be closed to make room: it owes a request, and is quiet, or takes as long as `slow`.
+    fn may_leave(&self, now: Instant, slow: Duration) -> bool {
         let quiet = now.saturating_duration_since(self.heard.max(self.since));
-        quiet >= QUIET || now.saturating_duration_since(self.since) >= SLOW
+        quiet >= QUIET || now.saturating_duration_since(self.since) >= slow
     }
 }
 
@@ -133,7 +136,15 @@ impl Connections {
         let mut state = self.state();
         state.counts.accepted += 1;
         let (number, leave) = (state.counts.accepted, Arc::new(Notify::new()));
-        let open = OpenConnection { stage: Stage::Head, since: now, heard: now, told: None, leave: leave.clone() };
+        let leave_at = leave.clone();
+        let open = OpenConnection {
+            stage: Stage::Head,
+            since: now,
+            has_begun: false,
+            heard: now,
+            told: None,
+            leave: leave_at,
+        };
         state.open.insert(number, open);
         drop(state);
         Arc::new(ConnectionPermit { connections: self.clone(), number, leave })
@@ -145,8 +156,10 @@ impl Connections {
         let mut state = self.state();
         let leaving = state.open.values().filter(|open| open.told.is_some()).count();
         let excess = state.open.len().saturating_sub(leaving).saturating_sub(self.most);
-        let may_leave =
-            |open: &OpenConnection| matches!(open.stage, Stage::Head) && open.told.is_none() && open.may_leave(now);
+        let slow = if state.open.len() >= self.room { QUIET } else { SLOW };
+        let may_leave = |open: &OpenConnection| {
+            matches!(open.stage, Stage::Head) && open.told.is_none() && open.may_leave(now, slow)
+        };
         let waiting = state.open.iter().filter(|&(_, open)| may_leave(open));
         let mut waiting: Vec<(Instant, u64)> = waiting.map(|(number, open)| (open.since, *number)).collect();
         waiting.sort_unstable();
@@ -179,11 +192,13 @@ impl ConnectionPermit {
         self.leave.notified().await;
     }
 
-    /// Whether it leaves now that it was told to. It stays if it has sent something since.
-    pub(crate) fn leaves(&self) -> bool {
+    /// Whether it leaves now that it was told to. It stays if it has sent something since, or if a response is being sent
+    /// to it: the request's place is given back before the last of that has left.
+    pub(crate) fn leaves(&self, is_sending: bool) -> bool {
         let mut state = self.connections.state();
         let Some(open) = state.open.get_mut(&self.number) else { return true };
-        let leaves = matches!(open.stage, Stage::Head) && open.told.is_some_and(|told| open.heard <= told);
+        let is_quiet = open.told.is_some_and(|told| open.heard <= told);
+        let leaves = matches!(open.stage, Stage::Head) && is_quiet && !is_sending;
         if leaves {
             state.counts.made_way += 1;
         } else {
@@ -196,6 +211,9 @@ impl ConnectionPermit {
     pub(crate) fn heard(&self, now: Instant) {
         if let Some(open) = self.connections.state().open.get_mut(&self.number) {
             open.heard = now;
+            if matches!(open.stage, Stage::Head) && !std::mem::replace(&mut open.has_begun, true) {
+                open.since = now;
+            }
         }
     }
 
@@ -205,7 +223,7 @@ impl ConnectionPermit {
         let mut state = self.connections.state();
         if state.requests >= self.connections.most {
             let bodies = state.open.values_mut().filter(|open| matches!(open.stage, Stage::Body(_)));
-            let Some(slow) = bodies.filter(|open| open.may_leave(now)).min_by_key(|open| open.since) else {
+            let Some(slow) = bodies.filter(|open| open.may_leave(now, SLOW)).min_by_key(|open| open.since) else {
                 state.counts.refused += 1;
                 return None;
             };
@@ -246,7 +264,7 @@ impl Drop for RequestPermit {
         let mut state = self.connection.connections.state();
         let Some(open) = state.open.get_mut(&self.connection.number) else { return };
         let had_a_place = matches!(open.stage, Stage::Body(_) | Stage::Request);
-        (open.stage, open.since, open.told) = (Stage::Head, Instant::now(), None);
+        (open.stage, open.since, open.has_begun, open.told) = (Stage::Head, Instant::now(), false, None);
         if had_a_place {
             state.requests -= 1;
         }
@@ -282,16 +300,32 @@ mod tests {
         assert!(!was_told(&first) && was_told(&second) && was_told(&third) && !was_told(&fourth));
         // What it sent arrived before it left.
         second.heard(after(1_200));
-        assert!(!second.leaves() && third.leaves());
+        assert!(!second.leaves(false) && !third.leaves(true), "a response is being sent");
+        connections.make_room(after(1_250));
+        fourth.heard(after(1_260));
+        assert!(third.leaves(false) && !fourth.leaves(false));
         drop(third);
         assert!(connections.has_room());
         // Somebody who sends a byte now and then is not quiet, but slow.
-        [&first, &second, &fourth].iter().for_each(|open| open.heard(after(5_100)));
-        connections.make_room(after(5_200));
+        [&first, &second, &fourth].iter().for_each(|open| open.heard(after(5_900)));
+        connections.make_room(after(5_960));
         assert!(was_told(&first) && !was_told(&second) && !was_told(&fourth), "two stay");
         assert_eq!(connections.counts(), Counts { accepted: 4, made_way: 1, refused: 0 });
         drop((first, second, fourth));
         assert!(connections.state().open.is_empty() && !connections.are_too_many());
+    }
+
+    #[test]
+    fn a_byte_now_and_then_keeps_nobody_out_where_no_more_can_be_open() {
+        let connections = Connections::new(1, 2);
+        let now = Instant::now();
+        let after = |ms: u64| now + Duration::from_millis(ms);
+        let [first, second] = [0, 10].map(|ms| connections.admit(after(ms)));
+        for ms in [100, 600, 1_050] {
+            [&first, &second].iter().for_each(|open| open.heard(after(ms)));
+        }
+        connections.make_room(after(1_100));
+        assert!(was_told(&first) && !was_told(&second), "one stays");
     }
 
     #[test]
@@ -319,6 +353,6 @@ mod tests {
         drop((whole, instead));
         assert_eq!(connections.state().requests, 0);
         // A connection that has answered begins to wait anew.
-        assert!(!connections.state().open[&open[0].number].may_leave(Instant::now()));
+        assert!(!connections.state().open[&open[0].number].may_leave(Instant::now(), SLOW));
     }
 }

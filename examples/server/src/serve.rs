@@ -169,7 +169,7 @@ async fn answer(
             biased;
             ended = &mut connection => break Some(ended),
             () = place.told_to_leave() => {
-                if place.leaves() {
+                if place.leaves(time.is_unsent()) {
                     return;
                 }
             }

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 static WAITS: Mutex<bool> = Mutex::new(false);
 
 /// From now on SIGTERM ends all runs, and then the process, as it would have. In a program that handles the signal
-/// already, what was recorded is made durable, and the rest is the program's.
+/// already, or sets an action of its own later, what was recorded is made durable, and the rest is the program's. What
+/// it registers later with this copy of `signal-hook` is not seen: the action stays.
 pub(crate) fn watch() -> io::Result<()> {
     let mut waits = WAITS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if *waits {
@@ -18,9 +19,12 @@ pub(crate) fn watch() -> io::Result<()> {
     let is_handled = crate::sys::has_term_handler();
     crate::sys::spare_forked_children()?;
     let mut signals = Signals::new([SIGTERM])?;
+    let ours = crate::sys::term_handler();
     let wait = move || {
         for _ in signals.forever() {
-            if is_handled {
+            // One that came later, and calls this one as the one before: a copy of signal-hook or tokio that is not ours.
+            let is_replaced = crate::sys::term_handler() != ours;
+            if is_handled || is_replaced {
                 crate::exit::flush_all();
             } else {
                 crate::exit::end_all();

@@ -31,12 +31,16 @@ pub(crate) fn call_at_exit(f: fn()) {
 
 /// Whether somebody handles SIGTERM already, or has it ignored.
 pub(crate) fn has_term_handler() -> bool {
+    term_handler().is_some_and(|handler| handler != libc::SIG_DFL)
+}
+
+/// The action for SIGTERM, if the system tells it.
+pub(crate) fn term_handler() -> Option<libc::sighandler_t> {
     // SAFETY: all zeroes is a valid `sigaction`, and with no new action the call only fills it in.
-    let before = unsafe {
-        let mut before: libc::sigaction = std::mem::zeroed();
-        (libc::sigaction(SIGTERM, std::ptr::null(), &mut before) == 0).then_some(before)
-    };
-    before.is_some_and(|before| before.sa_sigaction != libc::SIG_DFL)
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(SIGTERM, std::ptr::null(), &mut now) == 0).then_some(now.sa_sigaction)
+    }
 }
 
 /// Has a forked child end at SIGTERM as it would have without a handler: the thread that waits for the signal is its
