@@ -95,11 +95,11 @@ impl Model {
     /// Tokens of this thread are known as such from here on; before them came this.
     pub(crate) fn recognises(&self, passed: PassedBefore) {
         let Some(prompt) = self.prompt else { return };
-        let has = match passed {
-            PassedBefore::Prompt(tokens) => prompt.saturating_add(tokens),
-            PassedBefore::Unknown => LOST,
-        };
-        let _ = CONTEXT.try_with(|context| context.set(has));
+        let _ = CONTEXT.try_with(|context| match (passed, context.get()) {
+            (PassedBefore::Prompt(tokens), _) => context.set(prompt.saturating_add(tokens)),
+            (PassedBefore::Repetitions(tokens), has @ 1..LOST) => context.set(has.saturating_add(tokens)),
+            _ => context.set(LOST),
+        });
     }
 
     /// A step of this phase has ended on this thread: what it did, if that follows from what is known.
@@ -162,6 +162,9 @@ mod tests {
         let same: Cost =
             step(&model.shape, Input::token(1, 12), model.widths, 1).iter().map(|of| of.cost * of.calls).sum();
         assert_eq!(token(&model), Annotation::from(same).tokens(1).batch(1).context_len(12));
+        // Three of another pattern, and the fifth token after it was known.
+        model.recognises(PassedBefore::Repetitions(3));
+        assert_eq!(token(&model).context_len, Some(16));
         model.recognises(PassedBefore::Unknown);
         assert_eq!(token(&model), Annotation::new().tokens(1).batch(1), "neither context nor work");
         let without_prompt = Model::of(CONFIG, "batch=1").expect("a model");

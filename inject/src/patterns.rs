@@ -158,6 +158,8 @@ pub(crate) enum StepKind {
 pub(crate) enum PassedBefore {
     /// What may be a prompt, and so many repetitions after it.
     Prompt(u64),
+    /// A repetition of another pattern, and so many of this one after it, as where a CUDA graph for longer contexts comes in.
+    Repetitions(u64),
     /// Something else, or nobody saw it.
     Unknown,
 }
@@ -365,10 +367,17 @@ impl Patterns {
             since if since > n && self.ended > n => Some(&self.seen[KEPT - n - 1]),
             _ => None,
         };
-        match before.filter(|before| self.is_beside(before)) {
+        let (repeats, known) = (TIMES as u64, &self.known[..self.patterns.saturating_sub(1)]);
+        let is_known = |before: &Stretch| {
+            known.iter().any(|of| of.stretches[..of.length].iter().any(|stretch| stretch.is_like(before)))
+        };
+        match before {
+            Some(before) if is_known(before) => PassedBefore::Repetitions(repeats),
             // Where its result ended no stretch, the first repetitions are in the prompt's.
-            Some(prompt) => PassedBefore::Prompt(TIMES as u64 + u64::from(prompt.results) / length as u64),
-            None => PassedBefore::Unknown,
+            Some(prompt) if self.is_beside(prompt) => {
+                PassedBefore::Prompt(repeats + u64::from(prompt.results) / length as u64)
+            }
+            _ => PassedBefore::Unknown,
         }
     }
 }
@@ -442,6 +451,15 @@ mod tests {
             patterns.passed()
         });
         assert_eq!(passed, [None, None, Some(Prompt(5))]);
+    }
+
+    #[test]
+    fn a_pattern_after_another_goes_on_counting() {
+        use PassedBefore::{Prompt, Repetitions};
+        // A graph for longer contexts.
+        let longer: &[u64] = &[11, 12, 13, 14, 15, 16];
+        let tokens = [[TOKEN; 6], [longer; 6]].concat();
+        assert_eq!(passed(None, &[&[PROMPT][..], &tokens].concat()), [Prompt(3), Repetitions(3)]);
     }
 
     const TOKEN: &[u64] = &[1, 2, 3, 4, 5, 6];

@@ -53,7 +53,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
     (Cast, &["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"]),
     (Dequantise, &["dequantize", "dequant_"]),
     // The step's keys and values to their places in the cache: no layout spares that. The last one is FlashInfer's.
-    (Gather, &["reshape_and_cache", "concat_and_cache", "appendpagedkvcache"]),
+    (Gather, &["reshape_and_cache", "concat_and_cache", "appendpagedkv"]),
     (Copy, &["catarraybatchedcopy", "direct_copy_kernel", "nchwtonhwc", "nhwctonchw"]),
     // cuDNN names its own functions after the library.
     (Softmax, &["cudnn::softmax", "softmax_fw", "softmax_bw"]),
@@ -69,7 +69,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "withpagedkvcache",
             "withraggedkvcache",
             "withkvcache",
-            "mlapagedattention",
+            "pagedattention",
             "mlapageattention",
             "mergestate",
             "merge_attn_states",
@@ -121,6 +121,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "distribution_",
             // FlashInfer: `TopKTopPSamplingFromProbKernel`, `SamplingFromLogitsKernel`, `TopPRenormProbKernel`.
             "samplingfrom",
+            "speculativesampling",
             "renormprob",
         ],
     ),
@@ -189,7 +190,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
 
 /// What a whole word of a name says, which inside of another word would say something else: FlashAttention has the
 /// namespace `flash::`, and `flashinfer::` is that of norms, sampling and activations as well.
-const WORDS: &[(KernelClass, &str)] = &[(Attention, "flash"), (Rotary, "rope")];
+const WORDS: &[(KernelClass, &str)] = &[(Attention, "flash"), (Rotary, "rope"), (Rotary, "mrope")];
 
 impl KernelClass {
     /// By a kernel's name.
@@ -294,10 +295,11 @@ fn compiled(words: &[String]) -> Option<KernelClass> {
         let attends = ["attention", "sdpa", "flex"].iter().any(|word| is_in(words, word));
         return Some(if attends { Attention } else { Gemm });
     }
-    if of(2) != "fused" {
-        return None;
-    }
     let reduces = matches!(of(1), "red" | "per");
+    if of(2) != "fused" {
+        // As it names them where descriptions are off: `triton_poi__0`.
+        return (reduces || of(1) == "poi").then_some(if reduces { Reduction } else { Elementwise });
+    }
     // The number at its end tells kernels of the same operations apart.
     let is_number = |word: &str| word.bytes().all(|c| c.is_ascii_digit());
     let operations: Vec<&str> = words[3..].iter().map(String::as_str).filter(|word| !is_number(word)).collect();
@@ -504,6 +506,18 @@ mod tests {
             ("void flashinfer::sampling::SamplingFromLogitsKernel<1024u, float, int>", Sampling),
             ("void flashinfer::sampling::TopPRenormProbKernel<1024u, float>", Sampling),
             ("void flashinfer::AppendPagedKVCacheKernel<128u, 16u, __nv_bfloat16, int>", Gather),
+            ("void flashinfer::AppendPagedKVMlaCacheKernel<512u, 64u, 16u, __nv_bfloat16, int>", Gather),
+            ("void flashinfer::sampling::ChainSpeculativeSampling<1024u, float, int>", Sampling),
+            (
+                "void flashinfer::PersistentKernelTemplate<flashinfer::BlockBatchPagedAttentionPersistent<flashinfer::KernelTraits<1>>>",
+                Attention,
+            ),
+            // In Triton, of vLLM and SGLang.
+            ("_triton_mrope_forward", Rotary),
+            ("_triton_mrope_forward_fused", Rotary),
+            // PyTorch's compiler where names do not describe.
+            ("triton_poi__0", Elementwise),
+            ("triton_per__1", Reduction),
             (
                 "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 4u, 8u, 16u>",
                 Attention,

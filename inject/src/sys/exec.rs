@@ -101,6 +101,8 @@ fn make_durable() {
             }
         };
         guarded((), || uncancelled(flush));
+        // A signal that ends the process already is not for what takes its place.
+        super::ender::leave_to_the_signal();
     }
 }
 

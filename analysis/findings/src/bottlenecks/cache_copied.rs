@@ -49,9 +49,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         return;
     }
     let moved = step.work.and_then(|work| moved(step, work));
+    // Wherever it is: kernels of programs without modules have no place.
+    let all_moved = step.work.filter(|work| scene.on_gpu && work.steps > 0).map(|work| moving_ns(work, |_| true));
     // Its kernels were recorded, and none of them copies: attention grows by itself, as a CUDA graph for a longer
     // context does. Of SmolLM2 as graphs, which write their cache in place, 7 % were promised for writing it in place.
-    if scene.on_gpu && moved.is_none() && step.work.is_some_and(|work| work.steps > 0) {
+    if all_moved.is_some_and(|ns| ns == 0.0) {
         return;
     }
     let cache = scene.paths.keys().find(|path| step.has(path) && path.ends_with("kv_cache")).copied();
@@ -80,11 +82,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         ),
     };
     // What moves data was seen to take so long: copying the cache takes no longer.
-    let most = moved.zip(step.work).map(|(row, work)| {
-        let there =
-            |other: &&PlacedKernel| other.path == row.path && KernelFamily::of(&other.name) == KernelFamily::Move;
-        work.rows.iter().filter(there).map(|row| row.ns).sum::<u64>() as f64 / work.steps.max(1) as f64
-    });
+    let there = moved.zip(step.work).map(|(row, work)| moving_ns(work, |other| other.path == row.path));
+    let most = there.or(all_moved);
     let grown = excess * mean;
     if let Some(copied) = copied.as_ref().filter(|copied| copied.is_seen() && copied.ns < grown)
         && copied.gain.rests_on_few()
@@ -150,6 +149,12 @@ fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Relief> {
     let by_device = t - step.lines.after(&[Relief::Device(ns)]);
     let idle = (ns - by_device).clamp(0.0, (t - device).max(0.0));
     vec![Relief::Device(ns), Relief::Wait(step.name.to_string(), idle)]
+}
+
+/// Nanoseconds of a step in kernels that move data, of those that fit.
+fn moving_ns(work: &PhaseWork, fits: impl Fn(&PlacedKernel) -> bool) -> f64 {
+    let moves = work.rows.iter().filter(|row| KernelFamily::of(&row.name) == KernelFamily::Move && fits(row));
+    moves.map(|row| row.ns).sum::<u64>() as f64 / work.steps.max(1) as f64
 }
 
 /// The kernels that move most at or in the cache; if none do, at or in attention. Others may move anything.

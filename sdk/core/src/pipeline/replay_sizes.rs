@@ -84,6 +84,10 @@ impl ReplaySizes {
         let Some(usual) = sizes.usual() else { return 0 };
         let most = u64::from(ran.records).saturating_add(told);
         let is_reached = |records: &u32| *records >= ran.records && u64::from(*records) <= most;
+        // What ran so already, whole: a condition that has not come often.
+        if sizes.ways.iter().any(|way| way.ran == ran) {
+            return 0;
+        }
         let ways = sizes.ways.iter().filter(|way| way.replays > sizes.rare()).map(|way| way.ran.records);
         ways.filter(is_reached).min().unwrap_or(usual).saturating_sub(ran.records)
     }
