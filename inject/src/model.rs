@@ -164,7 +164,9 @@ mod tests {
         assert_eq!(token(&model), Annotation::from(same).tokens(1).batch(1).context_len(12));
         // Three of another pattern, and the fifth token after it was known.
         model.recognises(PassedBefore::Repetitions(3));
-        assert_eq!(token(&model).context_len, Some(16));
+        let same: Cost =
+            step(&model.shape, Input::token(1, 16), model.widths, 1).iter().map(|of| of.cost * of.calls).sum();
+        assert_eq!(token(&model), Annotation::from(same).tokens(1).batch(1).context_len(16));
         model.recognises(PassedBefore::Unknown);
         assert_eq!(token(&model), Annotation::new().tokens(1).batch(1), "neither context nor work");
         let without_prompt = Model::of(CONFIG, "batch=1").expect("a model");

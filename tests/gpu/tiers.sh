@@ -27,7 +27,7 @@ served() { # RUN KEYS: four threads, each with a model of its own
     --parquet "$1" --record "$2" 2>"$log" &
   local pid=$!
   until grep -q "^listening on" "$log" 2>/dev/null; do
-    kill -0 $pid 2>/dev/null || return 1
+    kill -0 $pid 2>/dev/null || { cat "$log"; return 1; }
     sleep 0.2
   done
   load --server "$(sed -n "s/^listening on //p" "$log")" --seconds 6 --clients 4 --max-tokens 64 --prompt-tokens 64 >"$1.load" || return 1
@@ -40,7 +40,7 @@ for take in $(seq "${TAKES:-2}"); do
       run=$out/$name-$way-$take
       rm -rf "$run"
       case $way in
-        truth) options=(--gpu-timing steps --cupti) keys=gpu-timing=steps,cupti=on ;;
+        truth) options=(--gpu-timing steps --cupti) keys=gpu-timing=steps,cupti=all ;;
         marks) options=(--overhead-probe 5) keys=overhead-probe=5 ;;
         windows) options=(--gpu-timing steps --cupti=1/50 --overhead-probe 5) keys=gpu-timing=steps,cupti=1/50,overhead-probe=5 ;;
       esac
