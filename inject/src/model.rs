@@ -97,7 +97,9 @@ impl Model {
         let Some(prompt) = self.prompt else { return };
         let _ = CONTEXT.try_with(|context| match (passed, context.get()) {
             (PassedBefore::Prompt(tokens), _) => context.set(prompt.saturating_add(tokens)),
-            (PassedBefore::Repetitions(tokens), has @ 1..LOST) => context.set(has.saturating_add(tokens)),
+            (PassedBefore::Repetitions(tokens), has) if has != 0 && has != LOST => {
+                context.set(has.saturating_add(tokens));
+            }
             _ => context.set(LOST),
         });
     }
