@@ -22,8 +22,9 @@ const OTHER_FILES: usize = 256;
 /// Time for all of them.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Clients that connect before the first of them sends something.
-const TOGETHER: usize = 100;
+/// Clients that connect before the first of them sends something: so few that none is idle for a second, after which it
+/// may be closed, where the system has its connections wait.
+const TOGETHER: usize = 4;
 
 /// One burst at a time: together they would take the files, and the processors, that each needs.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -244,7 +244,7 @@ mod tests {
         assert!(share <= 0.0012, "{share}");
         for third in 0..3 {
             let there = fulls.iter().filter(|i| **i / 1_000 == third).count();
-            assert!(there >= 5, "{there} of 1,000 in the {third}th third: {fulls:?}");
+            assert!(there >= 3, "{there} of 1,000 in the {third}th third: {fulls:?}");
         }
         // Its own marks fit as well: no step is without a GPU time.
         let kind = StepKind::default();
