@@ -96,22 +96,26 @@ pub struct OperatorGpu {
 /// The source whose GPU time the table shows: the same for all rows, because shares and self times of two sources do
 /// not add up.
 ///
-/// The source that more kinds of outermost step have; kernels if both have as many.
+/// Kernels, unless what they were recorded of is much less of the steps' time than what has marks: marks tell the waiting
+/// for launches, too, and the work of other threads.
 pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
-    let kinds = |source: GpuSource, outermost: bool| {
+    let of_rows = |source: GpuSource, outermost: bool| {
         let rows = tree.rows.iter().filter(|row| !outermost || row.depth == 0);
-        let paths = rows.filter_map(|row| row.path);
-        paths.filter(|&path| intervals.paths[path].gpu.of(source).calls > 0).count()
+        let has_it = |path: usize| intervals.paths[path].gpu.of(source).calls > 0;
+        let rows = rows.filter(|row| row.path.is_some_and(has_it));
+        rows.map(|row| if outermost { row.total_ns } else { 1 }).sum::<u64>() as f64
     };
     [true, false].into_iter().find_map(|outermost| {
-        let (event, cupti) = (kinds(GpuSource::Event, outermost), kinds(GpuSource::Cupti, outermost));
-        match (event, cupti) {
-            (0, 0) => None,
-            (event, cupti) if event > cupti => Some(GpuSource::Event),
+        match (of_rows(GpuSource::Event, outermost), of_rows(GpuSource::Cupti, outermost)) {
+            (0.0, 0.0) => None,
+            (marks, kernels) if kernels < OF_KERNELS * marks => Some(GpuSource::Event),
             _ => Some(GpuSource::Cupti),
         }
     })
 }
+
+/// The least share of the time of steps that have marks which steps with kernels have, for these to be shown.
+const OF_KERNELS: f64 = 0.8;
 
 /// All operators, by self time: on the device where that is known, else on the host. `launches` are kernels by the path
 /// that launched them, children's not included; `merged` is the share of their summed time that is left if overlapping

@@ -134,7 +134,10 @@ fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<Strin
     let is_known = on_gpu().map(|(_, share)| share).sum::<f64>() >= KNOWN;
     let most = on_gpu().filter(|_| is_known).max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share > 0.0);
     if let Some((operator, share)) = most {
-        return Some(format!("{} of GPU time is in {}", percent(share), place(&operator.path)));
+        // Of some kinds of steps there may be none, such as of prompts outside of windows.
+        let some_lack_it = analysis.operators.iter().any(|other| !other.path.contains('/') && other.gpu.is_none());
+        let of = if some_lack_it { "the known GPU time" } else { "GPU time" };
+        return Some(format!("{} of {of} is in {}", percent(share), place(&operator.path)));
     }
     // On the host a single stall is as long as hundreds of steps: it is not what they spend their time on.
     let most = analysis.intervals.most_of_usual_steps()?;

@@ -157,7 +157,7 @@ fn one_source_serves_the_whole_table() {
     // Kernels were recorded in the last step, and the prefill was measured by marks only.
     on_gpu(&mut spans[12], GpuSource::Cupti, 70);
     let only_decode = table(&spans, &[3], &[]);
-    assert_eq!(gpu(&only_decode, "decode").source, GpuSource::Cupti, "as many kinds of step: kernels");
+    assert_eq!(gpu(&only_decode, "decode").source, GpuSource::Cupti, "kernels of all of the steps' time");
     let mut prefill = span(90, None, "prefill", 9000, 500);
     prefill.step = Some(9);
     on_gpu(&mut prefill, GpuSource::Event, 400);
@@ -167,6 +167,11 @@ fn one_source_serves_the_whole_table() {
     assert_eq!((decode.source, decode.measured, decode.measured_ns), (GpuSource::Event, 3, 300));
     assert!(near(decode.total_ns, 400.0), "100 × 4");
     assert!(near(gpu(&both, "prefill").total_share.unwrap(), 0.5));
+    // Where the steps that have no kernels are few, what marks tell of the others is not shown in place of these.
+    spans.last_mut().unwrap().host_dur_ns = 100;
+    let nearly_all = table(&spans, &[3], &[]);
+    assert_eq!(gpu(&nearly_all, "decode").source, GpuSource::Cupti);
+    assert_eq!(row(&nearly_all, "prefill").gpu, None);
     let totals = intervals_of(&spans, &[3]);
     let path = totals.paths.iter().find(|p| p.rollup == "decode").unwrap();
     assert_eq!((path.gpu.cupti.calls, path.gpu.cupti.total_ns), (1, 70), "the other source is kept");

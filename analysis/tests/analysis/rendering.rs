@@ -112,7 +112,7 @@ fn a_report_opens_with_its_conclusion() {
     );
     let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
     assert_eq!(title, "# smollm2-135m on Example GPU, 2026-01-31");
-    assert!(conclusion.contains("68.2 % of GPU time is in `decode/lm_head`"), "{conclusion}");
+    assert!(conclusion.contains("78.7 % of the known GPU time is in `decode/lm_head`"), "{conclusion}");
     let mut doubtful = analysis(&Scenario { requests: 0, ..Scenario::default() });
     doubtful.verdict.add(Finding::new(Code::RingFull, "7 were dropped", "enlarge it"));
     (doubtful.manifest.started_ns, doubtful.manifest.model) = (0, Default::default());

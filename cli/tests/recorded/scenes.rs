@@ -26,6 +26,8 @@ pub(super) struct Made {
     pub(super) again: PathBuf,
     /// Padded prompts, and steps that grow with the context.
     pub(super) batches: PathBuf,
+    /// A cache of keys and values that is copied at each token.
+    pub(super) copies: PathBuf,
     /// Nothing but steps.
     pub(super) bare: PathBuf,
     /// A model of candle whose steps have no phase, every other one of them recorded.
@@ -36,8 +38,8 @@ pub(super) struct Made {
 
 impl Made {
     /// Those of which figures and gains mean something.
-    pub(super) fn sound(&self) -> [&Path; 4] {
-        [&self.waits, &self.streams, &self.again, &self.batches]
+    pub(super) fn sound(&self) -> [&Path; 5] {
+        [&self.waits, &self.streams, &self.again, &self.batches, &self.copies]
     }
 
     pub(super) fn all(&self) -> Vec<PathBuf> {
@@ -60,6 +62,7 @@ pub(super) fn made() -> &'static Made {
             streams: run("streams", "streams"),
             again: run("again", "again"),
             batches: run("batches", "batches"),
+            copies: run("copies", "copies"),
             bare: run("bare", "bare"),
             unmarked: run("unmarked", "unmarked"),
             in_kernel: run("in_kernel", "in_kernel"),
@@ -243,6 +246,26 @@ fn batches() {
     });
 }
 
+/// A cache of one layer that takes 50 µs longer for each token in it, as one that is copied at each token does. Copying
+/// itself (`Tensor::cat`) takes as long and is as straight a line, but not beside other tests.
+#[test]
+#[ignore = "the program that the tests record"]
+fn copies() {
+    let Some(run) = place() else { return };
+    session(with_peaks(on_cpu(&run), peaks(1e11, 1e10)), |scope| {
+        let handle = scope.handle().expect("a handle");
+        for (key, value) in [(model_key::LAYERS, 1), (model_key::KV_HEADS, 8), (model_key::HEAD_DIM, 64)] {
+            handle.set_model(key.name(), value);
+        }
+        handle.set_model(model_key::DTYPE.name(), "f32");
+        let kv_cache = trace_span!("kv_cache");
+        for context in 64..192 {
+            let _step = llm::decode(Tokens::new(1).context(context));
+            kv_cache.in_scope(|| std::thread::sleep(Duration::from_micros(50 * context as u64)));
+        }
+    });
+}
+
 /// Steps of a batch, and nothing that says what is in them.
 #[test]
 #[ignore = "the program that the tests record"]
@@ -361,6 +384,14 @@ fn work_that_is_stated_is_held_against_the_weights_and_the_tokens() {
     let batches = analysed(&made().batches);
     let padded = found(&batches, "padding", None);
     assert_eq!((of(padded, "computed_tokens"), of(padded, "new_tokens")), (2_400.0, 1_800.0), "{padded:#}");
+}
+
+#[test]
+fn a_cache_that_is_copied_at_each_token_is_named() {
+    let object = analysed(&made().copies);
+    let copied = found(&object, "cache_copied", Some("decode/kv_cache"));
+    assert!(of(copied, "slope_ns") > 5.0 * of(copied, "reads_ns"), "{copied:#}");
+    assert!(copied["gain"]["mid"].as_f64() > Some(0.3), "{copied:#}");
 }
 
 #[test]

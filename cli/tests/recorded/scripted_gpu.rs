@@ -2,12 +2,12 @@
 //! (`scripted_nvml.c`). All else is as in any program: the builder, its collectors, what is written and what is served.
 
 use super::common::*;
-use super::scripted::{Device, Recorder};
+use super::scripted::{Clock, Device, Recorder};
 use super::{OUT, analysed, figure, findings, panels, recorded};
 use candlescope::llm::{self, Request, Tokens};
 use candlescope::{Annotation, DType, Schedule, annotate};
 use candlescope_core::gpu::RawKernel;
-use candlescope_core::{HostNs, KernelKind, Ran};
+use candlescope_core::{GpuTier, GpuTiming, HostNs, KernelKind, Ran};
 use candlescope_testkit::SOON;
 use candlescope_testkit::services::{free_addresses, get};
 use serde_json::Value;
@@ -30,6 +30,8 @@ const NO_CALLS: &str = "no calls";
 const APART: &str = "apart";
 /// No kernels are recorded, and graphs that were asked for are none.
 const NO_KERNELS: &str = "no kernels";
+/// Marks on steps, and none on what is in them; prompts have nothing in them.
+const MARKS: &str = "marks";
 
 /// Kernels of all steps are recorded.
 const ALWAYS: Schedule = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
@@ -107,8 +109,12 @@ fn service() {
     device.recorder_bound = Some(if scene == APART { 50_000_000 } else { 100 });
     let mut builder = candlescope::builder().parquet(&run).nvml(scene != APART);
     builder = builder.session(|s| s.option("device", "cuda:0"));
-    if scene != NO_KERNELS {
+    let has_kernels = ![NO_KERNELS, MARKS].contains(&scene.as_str());
+    if has_kernels {
         builder = builder.session(|s| s.kernels(Recorder(device.clone()), Some(ALWAYS)));
+    }
+    if scene == MARKS {
+        builder = builder.session(|s| s.gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps)));
     }
     let most = Duration::from_millis(if address.is_some() { 60_000 } else { 1_500 });
     if let Some(address) = address {
@@ -117,7 +123,7 @@ fn service() {
     let (layer, scope) = builder.layer().expect("a session");
     let handle = scope.handle().expect("a handle");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        if scene != NO_KERNELS {
+        if has_kernels {
             handle.wait_for_kernels(SOON);
         }
         let (layers, begun, stop) = (Layers::new(), Instant::now(), stop(&run));
@@ -125,6 +131,11 @@ fn service() {
             {
                 let request = Request::new("chat", "scripted").prompt_tokens(16);
                 let _in_request = request.enter();
+                if scene == MARKS {
+                    let _step = llm::prefill(Tokens::new(16));
+                    device.launch("gemm_bf16", 300_000);
+                    std::thread::sleep(Duration::from_micros(400));
+                }
                 for context in 17..37 {
                     step(&device, &layers, &scene, context);
                     request.token();
@@ -153,11 +164,13 @@ pub(super) struct Scripted {
     no_calls: PathBuf,
     apart: PathBuf,
     no_kernels: PathBuf,
+    marks: PathBuf,
 }
 
 impl Scripted {
     pub(super) fn all(&self) -> Vec<PathBuf> {
-        [&self.whole, &self.no_calls, &self.apart, &self.no_kernels].into_iter().cloned().collect()
+        let others = [&self.no_calls, &self.apart, &self.no_kernels, &self.marks];
+        std::iter::once(&self.whole).chain(others).cloned().collect()
     }
 }
 
@@ -178,6 +191,7 @@ pub(super) fn scripted() -> &'static Scripted {
             no_calls: record("gpu_no_calls", NO_CALLS, &[("SCRIPTED_NVML_PLAIN", "1")]),
             apart: record("gpu_apart", APART, &[]),
             no_kernels: record("gpu_no_kernels", NO_KERNELS, &[("SCRIPTED_NVML_GPUS", "0")]),
+            marks: record("gpu_marks", MARKS, &[("SCRIPTED_NVML_PLAIN", "1")]),
         }
     })
 }

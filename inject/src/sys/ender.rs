@@ -30,7 +30,7 @@ pub(super) fn watch() -> bool {
         let signal = SIGNAL.load(Ordering::Acquire);
         if signal != 0 {
             // Does not return, unless the system refuses.
-            super::interrupt::ends_by(signal);
+            super::signal_action::ends_by(signal);
         }
         STATE.store(DONE, Ordering::Release);
     };

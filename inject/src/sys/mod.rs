@@ -13,6 +13,8 @@ mod guard;
 #[cfg(target_os = "linux")]
 mod interrupt;
 mod nvtx;
+#[cfg(target_os = "linux")]
+mod signal_action;
 mod signals;
 #[cfg(target_os = "linux")]
 mod underscore_exit;

@@ -90,7 +90,10 @@ fn heading(analysis: &Analysis) -> (&'static str, String, String) {
         return ("Operators by self time", String::new(), String::new());
     };
     let source = match gpu.source {
-        GpuSource::Event => "stream elapsed: between two marks in the stream, queue gaps included",
+        GpuSource::Event => {
+            "stream elapsed: between two marks in the stream, with the gaps in which it waits for launches, and what other \
+             threads have the device do; of kernels alone it is told where these are recorded (`--cupti`)"
+        }
         GpuSource::Cupti => "sum of the kernels launched inside",
     };
     let said = format!(
@@ -98,7 +101,12 @@ fn heading(analysis: &Analysis) -> (&'static str, String, String) {
          parent's total is divided as it was where all its children were measured. GPU shares are of the GPU time of the \
          outermost steps."
     );
-    let brief = format!("GPU: {}, estimated from the measured calls; rates over GPU time", source_name(gpu.source));
+    // Between two marks of a program that waits for its launches lies mostly waiting.
+    let how = match gpu.source {
+        GpuSource::Event => ", waiting included, estimated",
+        GpuSource::Cupti => ", estimated from the measured calls",
+    };
+    let brief = format!("GPU: {}{how}; rates over GPU time", source_name(gpu.source));
     ("Operators by GPU time", brief, said)
 }
 
