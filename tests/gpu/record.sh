@@ -144,6 +144,16 @@ ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
 ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
 counted c 300
 number "steps that repeat" 90 "SELECT count(*) FROM spans WHERE path LIKE 'repeated%'" c
+echo "-- the same without an end, interrupted (Ctrl-C)"
+rm -rf "$out/int" "$out/int.recording"
+# A shell has what it starts in the background ignore the signal.
+env --default-signal=INT "${limited[@]}" "$cs" record --out "$out/int" -- "$out/record_program" 100000000 >"$out/int.txt" 2>&1 &
+sleep 8
+pkill -INT -x record_program
+wait $!
+is_status int $? 130
+number "kernels" 1000 "SELECT count(*) FROM kernels" int
+grep -q '"complete": true' "$out/int/run.json" || wrong "int: its run was not ended"
 began=$(date +%s%N)
 "${limited[@]}" "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1
 status=$? took=$((($(date +%s%N) - began) / 1000000))
