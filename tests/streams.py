@@ -63,7 +63,7 @@ def in_memory():
         return None
     found = os.statvfs(place)
     available = next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
-    if found.f_flag & os.ST_NOEXEC or min(found.f_bavail * found.f_frsize, available) < 6 << 30:
+    if found.f_flag & os.ST_NOEXEC or min(found.f_bavail * found.f_frsize, available) < 8 << 30:
         return None
     folder = tempfile.TemporaryDirectory(prefix="cs-", dir=place, ignore_cleanup_errors=True)
     # As /tmp is: some tests run programs as another user.
