@@ -1,7 +1,7 @@
 //! What a kernel computes, by its name: of candle (`candle-kernels/src/*.cu`, 0.11.1), PyTorch and its compiler (2.11),
 //! cuBLAS, CUTLASS, cuDNN, FlashAttention, FlashInfer (`include/flashinfer/*.cuh`), NCCL, and vLLM (`csrc/*.cu`, and its
 //! kernels in Triton). One table, from which [`KernelFamily`](crate::kernel_family::KernelFamily) follows; names that
-//! PyTorch's compiler makes are read by [`compiled`].
+//! PyTorch's compiler makes are read by `compiled`.
 
 use serde::Serialize;
 
