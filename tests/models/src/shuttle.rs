@@ -187,7 +187,7 @@ fn buffers_of_cupti(runs: usize) {
         let taken = spawn_all(3, move |_| match used.take() {
             Some(buffer) => {
                 assert!(buffer.words().iter().all(|word| *word == 0), "zeroed");
-                used.put(FilledBuffer { buffer, valid: 64 });
+                used.put(FilledBuffer { buffer, valid: 64, is_late: false });
                 1
             }
             None => 0,
