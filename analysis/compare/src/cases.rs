@@ -28,8 +28,10 @@ pub struct CaseValues {
 pub struct CasesSide {
     /// What people call the side.
     pub name: String,
-    /// Who measured what where.
+    /// Who measured what where; of several studies, the first.
     pub fingerprint: Fingerprint,
+    /// The same of each study, by the name that stands before its cases: empty where there is a single one.
+    pub studies: BTreeMap<String, Fingerprint>,
     /// What was measured, by the case's name; cases are compared where both sides have that name.
     pub cases: BTreeMap<String, CaseValues>,
 }
@@ -85,7 +87,7 @@ pub struct CasesComparison {
 /// # Errors
 /// When the two must not be compared, or have no case in common.
 pub fn compare_cases(a: &CasesSide, b: &CasesSide, options: &CompareOptions) -> Result<CasesComparison, CompareError> {
-    let differences = comparable(&a.fingerprint, &b.fingerprint, options)?;
+    let differences = differences(a, b, options)?;
     let names = |side: &CasesSide| side.cases.keys().cloned().collect::<BTreeSet<String>>();
     let (of_a, of_b) = (names(a), names(b));
     let both: Vec<&String> = of_a.intersection(&of_b).collect();
@@ -121,6 +123,35 @@ pub fn compare_cases(a: &CasesSide, b: &CasesSide, options: &CompareOptions) -> 
         only_a: of_a.difference(&of_b).cloned().collect(),
         only_b: of_b.difference(&of_a).cloned().collect(),
     })
+}
+
+/// What differs between the sides: of several studies, between those of one name, since their cases are compared. What
+/// more than one of them shows is told once.
+fn differences(a: &CasesSide, b: &CasesSide, options: &CompareOptions) -> Result<Vec<Difference>, CompareError> {
+    let mut found: Vec<Difference> = Vec::new();
+    let both = a.studies.iter().filter_map(|(name, one)| Some((name, one, b.studies.get(name)?)));
+    let both: Vec<(&String, &Fingerprint, &Fingerprint)> = both.collect();
+    if both.is_empty() {
+        return comparable(&a.fingerprint, &b.fingerprint, options);
+    }
+    for (name, one, other) in both {
+        for difference in comparable(one, other, options).map_err(|error| of_study(error, name))? {
+            if !found.contains(&difference) {
+                found.push(difference);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The error with the name of the study.
+fn of_study(error: CompareError, name: &str) -> CompareError {
+    match error {
+        CompareError::Different { what, key, a, b, remedy } => {
+            CompareError::Different { what, key: format!("{key} of {name}"), a, b, remedy }
+        }
+        other => other,
+    }
 }
 
 /// Worse if one is; undecided if one is; else equivalent if all are.
@@ -191,6 +222,22 @@ mod tests {
             (Outcome::Worse, Outcome::Equivalent, Outcome::Worse)
         );
         assert_eq!((found.only_a, found.only_b), (vec!["gone".to_string()], vec!["new".to_string()]));
+        // Studies are held against those of the same name.
+        let on = |machines: [&str; 2]| {
+            let mut side = side(&[("one: latency", 100.0), ("two: latency", 50.0)]);
+            for (name, cpu) in ["one", "two"].into_iter().zip(machines) {
+                let mut fingerprint = Fingerprint::default();
+                fingerprint.machine.insert("cpu_model".to_string(), cpu.into());
+                side.studies.insert(name.to_string(), fingerprint);
+            }
+            side
+        };
+        let compared = |b: [&str; 2], options: CompareOptions| compare_cases(&on(["x", "y"]), &on(b), &options);
+        assert!(compared(["x", "y"], CompareOptions::default()).unwrap().differences.is_empty());
+        let error = compared(["x", "z"], CompareOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("machine cpu_model of two is y in A, and z in B"), "{error}");
+        let allowed = compared(["x", "z"], CompareOptions::default().allow(vec!["machine".to_string()])).unwrap();
+        assert_eq!(allowed.differences.len(), 1);
         let none = compare_cases(&side(&[("x", 1.0)]), &side(&[("y", 1.0)]), &CompareOptions::default());
         assert!(none.unwrap_err().to_string().contains("no kind of step in common"));
     }

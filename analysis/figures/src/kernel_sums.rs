@@ -135,8 +135,12 @@ struct CopySums {
     bytes: Option<u64>,
     total_ns: u64,
     /// By device, so that overlapping copies count twice on two devices, but once on two streams.
-    windows: HashMap<Arc<str>, Vec<Activity>>,
+    windows: Windows,
+    /// Those that state their bytes: a rate is over their time alone.
+    known: Windows,
 }
+
+type Windows = HashMap<Arc<str>, Vec<Activity>>;
 
 #[derive(Debug, Default)]
 struct PathSums {
@@ -196,6 +200,7 @@ impl KernelPass {
             sums.total_ns = sums.total_ns.saturating_add(ns);
             sums.windows.entry(record.device.clone()).or_default().push(activity);
             if let Some(bytes) = record.bytes {
+                sums.known.entry(record.device.clone()).or_default().push(activity);
                 sums.bytes = Some(sums.bytes.unwrap_or(0).saturating_add(bytes));
             }
         }
@@ -306,15 +311,18 @@ fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
 }
 
 fn copy_row(direction: Arc<str>, sums: &CopySums, whole: u64) -> CopyRow {
-    let merged = sums.windows.values().flat_map(blocks).map(|block| block.end_ns.abs_diff(block.start_ns));
-    let merged_ns = merged.fold(0, u64::saturating_add);
+    let merged = |windows: &Windows| {
+        let blocks = windows.values().flat_map(blocks).map(|block| block.end_ns.abs_diff(block.start_ns));
+        blocks.fold(0, u64::saturating_add)
+    };
+    let (merged_ns, known_ns) = (merged(&sums.windows), merged(&sums.known));
     CopyRow {
         direction,
         count: sums.count,
         bytes: sums.bytes,
         total_ns: sums.total_ns,
         merged_ns,
-        gbytes: sums.bytes.filter(|_| merged_ns > 0).map(|bytes| bytes as f64 / merged_ns as f64),
+        gbytes: sums.bytes.filter(|_| known_ns > 0).map(|bytes| bytes as f64 / known_ns as f64),
         share: ratio(sums.total_ns, whole),
     }
 }

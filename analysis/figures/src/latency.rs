@@ -109,6 +109,18 @@ pub struct OutsideSteps {
     pub usual_gap_ns: f64,
     /// The stretch that no step follows.
     pub after_ns: u64,
+    /// Its steps.
+    pub steps: u64,
+    /// The same, each divided by the requests that it serves: the sum over requests is the number of steps.
+    pub shared_steps: f64,
+}
+
+impl OutsideSteps {
+    fn with_steps(mut self, told: &[(&StepRow, Option<Served>)]) -> Self {
+        self.steps = told.len() as u64;
+        self.shared_steps = told.iter().map(|(step, _)| 1.0 / step.serves.len().max(1) as f64).sum();
+        self
+    }
 }
 
 /// Numbers of the warm-up requests: the first ones, as many as the option `warmup` says.
@@ -177,7 +189,7 @@ impl Latency {
                 let told = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
                 let own = shared_steps::of_request(request.request, told);
                 let steps: Vec<&StepRow> = own.iter().map(AsRef::as_ref).collect();
-                let outside_steps = outside_steps(request, &steps, &open);
+                let outside_steps = outside_steps(request, &steps, &open).map(|outside| outside.with_steps(told));
                 let figures = figures(request, &steps, warmup.contains(&request.request), whole);
                 // It has no last token, so its end is not that token's time, where others of its kind have one.
                 let no_token = request.output_tokens == Some(0) && generating.contains(&kind(request));
@@ -416,6 +428,7 @@ fn outside_steps(request: &RequestRecord, steps: &[&StepRow], open: &[Stretch]) 
         gaps: gaps.len() as u64,
         usual_gap_ns: percentile_of(&gaps, 0.5).unwrap_or(0.0),
         after_ns: after.map_or(0, |last| last.1.abs_diff(last.0)),
+        ..OutsideSteps::default()
     })
 }
 

@@ -86,6 +86,19 @@ fn tables_by_hand() {
 }
 
 #[test]
+fn a_copy_that_does_not_say_its_bytes_is_in_no_rate() {
+    let mut pass = KernelPass::default();
+    for (n, bytes) in [Some(1_000), None].into_iter().enumerate() {
+        let mut record = kernel(KernelKind::Memcpy, "htod", Some("decode/block[0]"), 500, bytes);
+        record.gpu_start = HostNs(T0 + 1_000 * n as i64);
+        pass.add(&record, &Warmup::default(), None);
+    }
+    let (kernels, _) = pass.finish(&intervals());
+    let copies = &kernels.copies[0];
+    assert_eq!((copies.count, copies.merged_ns, copies.gbytes), (2, 1_000, Some(2.0)), "1000 B in 500 ns");
+}
+
+#[test]
 fn a_recorded_run_comes_out_whole() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::on_gpu());

@@ -61,6 +61,34 @@ fn the_views_leave_the_warm_up_out_and_count_nothing_twice() {
     assert!(slow.rows.iter().all(|row| matches!(&row[0], SqlValue::Text(path) if !path.contains('['))), "{slow:?}");
 }
 
+/// Tokens of a batch come out together: between two of a sequence lies what a step takes.
+#[test]
+fn time_per_token_of_a_batch_is_that_of_a_sequence() {
+    let made = |n: u64, batch: Option<u32>, tokens: u64| {
+        candlescope_testkit::with(crate::common::request(n, 0, 3_200_000_000), |r| {
+            (r.batch, r.output_tokens, r.ttft_ns) = (batch, Some(tokens), Some(100_000_000));
+        })
+    };
+    let requests =
+        vec![made(1, Some(4), 128), made(2, Some(4), 4), made(3, None, 32), made(4, None, 1), made(5, Some(4), 130)];
+    let mut batch = candlescope_schema::Batch::default();
+    batch.requests = requests;
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 100);
+    let analysis = candlescope_figures::Analysis::of(&candlescope_reader::Run::open(dir.path()).unwrap());
+    let told: Vec<SqlValue> = analysis
+        .latency
+        .requests
+        .iter()
+        .map(|request| request.tpot_ns.map_or(SqlValue::Null, SqlValue::Float))
+        .collect();
+    assert_eq!(told[..3], [SqlValue::Float(1e8), SqlValue::Null, SqlValue::Float(1e8)]);
+    let sources = Sources::open([dir.path()], &ReadLimits::default()).unwrap();
+    let sql = "SELECT tpot_ns FROM request_latency ORDER BY request";
+    let found = query(sql, &sources, &ReadLimits::default(), 0).unwrap();
+    assert_eq!(found.rows.concat(), told);
+}
+
 #[test]
 fn functions_are_those_of_duckdb() {
     let answer =

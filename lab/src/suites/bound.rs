@@ -55,13 +55,16 @@ impl<'a> PhaseBound<'a> {
 
     fn of(recorded: &RecordedCase<'a>, row: &PhaseRow, points: &[Point]) -> Self {
         let at = |over: &str| points.iter().find(|point| point.name == row.name && point.over == over);
-        // Nanoseconds of one step in plain requests, in which nothing is recorded.
+        // Nanoseconds of one step in plain requests, in which nothing is recorded. Where several requests are under way at once
+        // their times have the steps of others in them, and tell nothing of a step's; only a request alone has this rate.
         let steps_a_request = row.steps as f64 / recorded.requests.max(1) as f64;
+        let alone = median(recorded.case, "prefill_tps").is_some();
         let plain = match row.name.as_str() {
             "prefill" => median(recorded.case, "ttft_ns").map(|ttft| ttft / steps_a_request.max(1.0)),
             "decode" => median(recorded.case, "tpot_ns"),
             _ => None,
         };
+        let plain = plain.filter(|_| alone);
         let kernels_share = recorded.kernels_of_step(row).zip(plain).map(|(kernels, plain)| kernels / plain);
         // What is over the host's time is over that of plain requests, where that is known.
         let (point, factor, over) = match (at("kernels"), at("stream elapsed"), at("wall")) {

@@ -68,6 +68,7 @@ fn write(run: &Path, batch: &Batch, peaks: Value, measured: Value) {
 fn request(prompt: u64, tpot_ms: f64, run: Option<&str>) -> Sample {
     let case = CaseId::new("latency").param("batch", 1u64).param("prompt_tokens", prompt).param("output_tokens", 11u64);
     let mut measurement = Measurement::new(100 * MS).figure("ttft_ns", 5e6).figure("tpot_ns", tpot_ms * 1e6);
+    measurement = measurement.figure("prefill_tps", 1600.0);
     measurement.run = run.map(str::to_string);
     let mode = if run.is_some() { Mode::Profiled } else { Mode::Plain };
     let (reading, verdict) = (Reading::default(), SampleVerdict::Ok);
@@ -161,6 +162,22 @@ fn a_gpu_that_waits_for_launches_is_bound_by_them() {
     assert_eq!(busy.figures["phases"][0]["bound"], "memory", "{}", busy.text);
     let far = one(2.5, Some(2), json!([flops("datasheet", 1e12), bandwidth("datasheet", 100e9)]), json!([]));
     assert_eq!(far.figures["phases"][0]["bound"], "overhead", "40 % of the roof: {}", far.text);
+}
+
+/// With several requests under way, what a request waits has steps of others in it.
+#[test]
+fn requests_that_are_under_way_together_tell_nothing_of_a_step_s_time() {
+    let study = tempfile::tempdir().unwrap();
+    let peaks = json!([flops("datasheet", 1e12), bandwidth("datasheet", 50e9)]);
+    write(&study.path().join("runs/a"), &decoding(Some(2)), peaks, json!([]));
+    let together = |run: Option<&str>| {
+        let mut sample = request(8, 4.0, run);
+        sample.measurement.figures.remove("prefill_tps");
+        sample
+    };
+    let found = answered(study.path(), vec![together(None), together(Some("runs/a"))], "bound");
+    let phase = &found.figures["phases"][0];
+    assert_eq!((&phase["bound"], &phase["kernels_share"]), (&json!("memory"), &Value::Null), "{}", found.text);
 }
 
 /// Marks without kernels: gaps between launches are in the time of the stream.

@@ -34,12 +34,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let steps = step.row.steps.max(1) as f64;
     let usual_steps = step.usual_median_ns().map_or(1.0, |median| median * steps / step.row.total_ns.max(1) as f64);
     let in_steps = (whole - outside) * usual_steps.min(1.0);
+    // A gap is each waiting request's, and a step may serve several of them.
+    let shared = known.iter().map(|one| one.shared_steps).sum::<f64>();
+    let for_each = if shared > 0.0 { steps * sum(|one| one.steps) / shared } else { steps };
     let draft = Draft::new(code, step)
         .steps(step.row.steps)
         .measured("requests_ns", "ns", whole, n)
         .derived("steps_ns", "ns", whole - outside, n)
-        .derived("each_step_ns", "ns", usual / steps, n)
-        .derived("mean_ns", "ns", outside / steps, n)
+        .derived("each_step_ns", "ns", usual / for_each, n)
+        .derived("mean_ns", "ns", outside / for_each, n)
         .query(
             "SELECT run, request, max(r.host_start_ns + r.host_dur_ns) - min(s.host_start_ns) AS requests_ns, \
              CAST(sum(s.host_dur_ns) AS BIGINT) AS own_steps_ns FROM measured_requests AS r JOIN measured_steps AS s \

@@ -5,7 +5,7 @@ use super::operations::{lacking, operations};
 use super::query::quoted;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::Device;
+use candlescope_figures::{Device, Series};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_schema::metric;
 
@@ -22,13 +22,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let own = |device: &&Device| scene.device.is_none_or(|uuid| device.uuid == uuid);
     let sampled = scene.analysis.devices.iter().filter(own).find_map(|device| Some((device, device.clock_hertz?)));
     let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
-    let series = scene.analysis.memory.series.iter().filter(|series| {
-        series.device == device.uuid
-            && series.metric.starts_with(metric::GPU_CLOCK_OF)
-            && !series.metric.ends_with("memory")
-    });
-    // The highest that was seen is the least that the device can do.
-    let seen = series.map(|series| series.max).fold(in_steps, f64::max);
+    // The highest that was seen is the least that the device can do. Engines for video and memory have clocks of their own.
+    let clock = clock_series(scene, &device.uuid);
+    let seen = clock.map_or(in_steps, |series| series.max.max(in_steps));
     let told = highest_clock(scene, &device.uuid);
     let highest = told.unwrap_or(seen).max(seen);
     let reason = device.throttled.iter().find(|(_, share)| *share >= OFTEN);
@@ -50,7 +46,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     }
     let computing: f64 = under.iter().filter(|(_, (_, limit))| limit.is_flops()).map(|(ns, _)| ns).sum();
     let draft = Draft::new(code, step)
-        .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
+        .measured("clock_hertz", "hertz", mean, clock.and_then(|series| series.in_steps).map_or(1, |within| within.n))
         // The driver tells it, or else it is the highest that was seen.
         .derived("highest_hertz", "hertz", highest, 1)
         .derived("compute_bound_ns", "ns", computing, step.work.map_or(0, |work| work.steps))
@@ -60,14 +56,19 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     out.found.push(draft.relief(|rate| Relief::Device(computing * (1.0 - ratio) * rate)));
 }
 
+/// The clock of what computes, as it was sampled while steps ran.
+fn clock_series<'a>(scene: &Scene<'a>, uuid: &str) -> Option<&'a Series> {
+    let sampled = |name: &str| {
+        let mut series = scene.analysis.memory.series.iter();
+        series.find(|series| series.device == uuid && *series.metric == *name && series.in_steps.is_some())
+    };
+    [metric::GPU_CLOCK_SM, metric::GPU_CLOCK_GRAPHICS].into_iter().find_map(sampled)
+}
+
 /// SQL that finds the samples again which were taken while measured steps ran: of the clock, and of the reason that
 /// lowered it.
 fn samples(scene: &Scene<'_>, uuid: &str, reason: Option<&str>) -> String {
-    let is_sampled = |name: &&str| {
-        let mut series = scene.analysis.memory.series.iter();
-        series.any(|series| series.device == uuid && series.metric == **name && series.in_steps.is_some())
-    };
-    let clock = [metric::GPU_CLOCK_SM, metric::GPU_CLOCK_GRAPHICS].into_iter().find(is_sampled).unwrap_or_default();
+    let clock = clock_series(scene, uuid).map_or("", |series| &*series.metric);
     let (clock, lowered) =
         (quoted(clock), quoted(&format!("{}{}", metric::GPU_THROTTLED_BY, reason.unwrap_or_default())));
     format!(

@@ -8,7 +8,7 @@ use candlescope_reader::{ReadLimits, Run};
 use candlescope_report::advice::text;
 use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, MachineUse, RunManifest};
 use candlescope_schema::{
-    Batch, HostNs, Phase, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, ThreadState, metric,
+    Batch, HostNs, Phase, SampleRecord, Served, SpanRecord, StackRecord, StackSampleRecord, ThreadState, metric,
 };
 use candlescope_sql::{Sources, SqlValue, query};
 use candlescope_testkit::with;
@@ -390,6 +390,18 @@ fn time_of_requests_outside_their_steps() {
     let found = diagnose(&made);
     // 16 of 80 ms.
     near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    let alone = found.one(AdviceCode::BetweenSteps).figure("each_step_ns").expect("a figure");
+    assert!((alone / 250_000.0 - 1.0).abs() < 0.05, "{alone}");
+    // Of steps that serve eight requests, a gap is not eight times as long.
+    let mut shared = made.clone();
+    let of_one = shared.0.requests[0].clone();
+    shared.0.requests = (1..=8).map(|request| with(of_one.clone(), |r| r.request = request)).collect();
+    for step in &mut shared.0.steps {
+        step.serves = (1..=8).map(|request| Served::new(request, 1, 1)).collect();
+    }
+    whole(&mut shared);
+    let together = diagnose(&shared).one(AdviceCode::BetweenSteps).figure("each_step_ns").expect("a figure");
+    assert!((together / alone - 1.0).abs() < 0.01, "{together} and {alone}");
     // Nor what it waits before its first step, nor time in another's steps, nor a step inside another.
     made.0.requests[0].host_start = HostNs(T0 - 40_000_000);
     made.0.requests[0].host_dur_ns = 120_000_000;

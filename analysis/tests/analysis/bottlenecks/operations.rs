@@ -157,6 +157,8 @@ fn clocks_that_power_holds_down() {
             };
             add("candlescope_gpu_clock_hertz_sm", if n == 0 { 2e9 } else { hertz }, "hertz");
             add("candlescope_gpu_throttled_sw_power_cap", capped, "count");
+            // Of an engine that computes nothing.
+            add("candlescope_gpu_clock_hertz_video", 4e9, "hertz");
         }
     };
     assert_eq!(diagnose(&(batch.clone(), manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::ClockSamples));
@@ -179,6 +181,7 @@ fn clocks_that_power_holds_down() {
     // One of eight samples has 2 GHz: the mean is 1.125.
     let share = 1e6 / ns * (1.0 - 1.125 / 2.0);
     near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.figure("highest_hertz"), Some(2e9));
 }
 
 #[test]
