@@ -214,6 +214,23 @@ fn a_client_may_leave_in_each_phase() {
     assert_eq!(*clients[3].tokens.borrow(), alone(&prompt(3, 9), 8, SamplingOptions::default()));
 }
 
+/// A slot is not held until the prompts before it have passed.
+#[test]
+fn a_client_that_leaves_behind_a_long_prompt_frees_its_slot() {
+    let mut two = batcher(2, BatcherOptions { prompt_piece: 1, ..BatcherOptions::default() });
+    let (long, first) = job(&prompt(0, 40), 2, SamplingOptions::default());
+    let (short, second) = job(&prompt(1, 9), 2, SamplingOptions::default());
+    two.submit(long);
+    two.submit(short);
+    two.turn();
+    assert_eq!((two.running(), two.has_room()), (2, false));
+    second.patience.set(Some(0));
+    two.turn();
+    assert_eq!((two.running(), two.has_room(), second.end()), (1, true, Ok(FinishReason::Cancelled)));
+    run(&mut two);
+    assert_eq!(*first.tokens.borrow(), alone(&prompt(0, 40), 2, SamplingOptions::default()));
+}
+
 #[test]
 fn what_cannot_be_fulfilled_ends_at_once_with_its_cause() {
     let mut one = batcher(1, BatcherOptions::default());

@@ -4,6 +4,7 @@
 //! load up until the last measured one has ended, so that none of them ran under less load than the others, and long
 //! answers are not missing because they did not end in time.
 
+use crate::failure::FailureKind;
 use crate::level::Amount;
 use crate::record::Part;
 use std::time::Duration;
@@ -82,9 +83,15 @@ impl Course {
         self.over.is_some()
     }
 
-    /// Since when it is over.
-    pub(crate) fn over_since(&self) -> Option<u64> {
-        self.over
+    /// Why requests that are under way are to be given up: the stage has been over for `drain` nanoseconds, or nothing has begun
+    /// for twice their `patience`. A request may have begun, on another thread, after the caller looked at the clock.
+    pub(crate) fn gives_up(&mut self, now: u64, drain: u64, patience: u64) -> Option<FailureKind> {
+        self.is_over(now);
+        if self.over.is_some_and(|since| now.saturating_sub(since) >= drain) {
+            return Some(FailureKind::Cancelled);
+        }
+        let closed = self.closed_at(now)?;
+        (now.saturating_sub(closed) > patience.saturating_mul(2)).then_some(FailureKind::Unfinished)
     }
 
     /// When the last measured request began, once it has: from then on the stage only waits.
@@ -168,6 +175,20 @@ mod tests {
         assert!(!course.is_over(150));
         course.end(Part::Measured, 2, 160);
         assert_eq!((course.begin(161), course.window(161)), (None, Some((10, 110))));
+    }
+
+    #[test]
+    fn a_request_that_began_after_the_look_at_the_clock_is_not_given_up() {
+        let (drain, patience) = (1_000, 50);
+        let mut course = Course::new(Amount::Requests(0), Amount::Requests(1), 0);
+        assert_eq!(course.begin(10), Some(Part::Measured));
+        assert_eq!(course.gives_up(9, drain, patience), None);
+        assert_eq!(course.gives_up(110, drain, patience), None);
+        assert_eq!(course.gives_up(111, drain, patience), Some(FailureKind::Unfinished));
+        course.end(Part::Measured, 0, 120);
+        course.stop(130);
+        assert_eq!(course.gives_up(129, drain, u64::MAX), None, "it was over after the look");
+        assert_eq!(course.gives_up(1_130, drain, u64::MAX), Some(FailureKind::Cancelled));
     }
 
     #[test]

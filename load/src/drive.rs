@@ -293,16 +293,11 @@ impl RunningStage {
     fn to_be_ended(&self, stop: &Stop) -> Option<FailureKind> {
         let now = self.shared.client.clock.now();
         let mut state = self.state();
-        state.course.is_over(now);
-        let drained = state.course.over_since().is_some_and(|since| now - since >= DRAIN_NS);
         let spent = self.shared.client.budget.is_spent();
-        if stop.is_stopped() || state.gone.is_some() || drained || spent {
-            return Some(FailureKind::Cancelled);
-        }
         // A server that does not keep up would be waited for as long as the stage took, again and again.
         let patience = u64::try_from(self.shared.options.timeout.as_nanos()).unwrap_or(u64::MAX);
-        let closed = state.course.closed_at(now)?;
-        (now - closed > patience.saturating_mul(2)).then_some(FailureKind::Unfinished)
+        let gives_up = state.course.gives_up(now, DRAIN_NS, patience);
+        if stop.is_stopped() || state.gone.is_some() || spent { Some(FailureKind::Cancelled) } else { gives_up }
     }
 
     fn finish(&self, stop: &Stop) -> StageRecords {

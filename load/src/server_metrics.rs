@@ -116,7 +116,7 @@ fn compare(url: RedactedUrl, before: &BTreeMap<String, f64>, after: &BTreeMap<St
 /// The run that a server of ours names.
 fn run_of(series: &BTreeMap<String, f64>) -> Option<String> {
     let info = series.keys().find(|series| series.starts_with(RUN_INFO))?;
-    label(info, "run_id").map(str::to_string)
+    label(info, "run_id")
 }
 
 /// For `name_count{…}` the series of its sum, and the histogram itself.

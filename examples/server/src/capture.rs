@@ -23,13 +23,14 @@ use subtle::ConstantTimeEq;
 /// Steps that one capture may have.
 pub(crate) const MOST_STEPS: u64 = 100_000;
 
-/// Longest that a client waits for a capture.
+/// Longest that a client waits for a capture. Less where requests have less time, as every answer has to begin within that.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Captures {
     handle: Option<Handle>,
     shelf: Shelf,
     token: Option<String>,
+    longest: Duration,
     number: AtomicU64,
     /// The number and state of the latest capture.
     latest: Mutex<(u64, Value)>,
@@ -38,9 +39,11 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn new(handle: Option<Handle>, shelf: Shelf, token: Option<String>) -> Self {
+    /// `longest` is the time that requests have.
+    pub(crate) fn new(handle: Option<Handle>, shelf: Shelf, token: Option<String>, longest: Duration) -> Self {
         let latest = Mutex::new((0, json!({ "state": "none" })));
-        Self { handle, shelf, token, number: AtomicU64::new(0), latest, stopping: tokio::sync::Notify::new() }
+        let longest = longest.min(LONGEST_WAIT);
+        Self { handle, shelf, token, longest, number: AtomicU64::new(0), latest, stopping: tokio::sync::Notify::new() }
     }
 
     /// Begins a capture; `done` is called when it is written.
@@ -141,7 +144,7 @@ async fn capture(
     }
     let (done, written) = tokio::sync::oneshot::channel();
     // Opening files and waiting for the recorder of kernels would block the runtime's threads.
-    let stopping = captures.clone();
+    let (stopping, longest) = (captures.clone(), captures.longest);
     let stopping = stopping.stopping.notified();
     let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |result| _ = done.send(result)))
         .await
@@ -152,7 +155,7 @@ async fn capture(
     tokio::select! {
         Ok(result) = written => Ok(Json(result).into_response()),
         () = stopping => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
-        () = tokio::time::sleep(LONGEST_WAIT) => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
+        () = tokio::time::sleep(longest) => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
     }
 }
 

@@ -18,6 +18,7 @@ mod job;
 mod open_files;
 mod queue;
 mod serve;
+mod shared_stream;
 mod shelf;
 
 use anyhow::{Context, Result};
@@ -236,7 +237,8 @@ fn main() -> Result<()> {
     let device = device(&args)?;
     let scope = observe(&args, &device)?;
 
-    let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), args.shelf(), args.capture_token.clone()));
+    let (shelf, token) = (args.shelf(), args.capture_token.clone());
+    let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), shelf, token, args.request_seconds));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     {
         let _within = runtime.enter();

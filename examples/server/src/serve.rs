@@ -4,6 +4,7 @@
 use crate::answer_time::{AnswerTime, TimedStream};
 use crate::connections::{ConnectionPermit, Connections, Counts, RequestPermit};
 use crate::error::ApiError;
+use crate::shared_stream::SharedStream;
 use axum::Router;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::Request;
@@ -128,7 +129,8 @@ async fn answer(
     limits: Limits,
     mut stopping: watch::Receiver<()>,
 ) {
-    let mut io = TimeoutStream::new(stream);
+    let stream = SharedStream::new(stream);
+    let mut io = TimeoutStream::new(stream.clone());
     io.set_write_timeout(Some(limits.write));
     let time = AnswerTime::new(limits.answer);
     let heard = {
@@ -163,6 +165,7 @@ async fn answer(
         }
     });
     let mut connection = builder(limits.head).serve_connection(TokioIo::new(io), service);
+    let mut left = pin!(stream.is_left(|| time.is_unsent()));
     let ended = loop {
         tokio::select! {
             // What has arrived is looked at before the connection leaves.
@@ -173,6 +176,8 @@ async fn answer(
                     return;
                 }
             }
+            // Nobody waits for what is under way.
+            () = &mut left => return,
             // Its other end is dropped when the server stops.
             _ = stopping.changed() => break None,
         }

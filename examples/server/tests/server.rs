@@ -231,6 +231,16 @@ fn status(stream: &mut TcpStream, patience: Duration) -> Option<String> {
 
 #[test]
 fn a_client_that_leaves_the_queue_makes_room_at_once() {
+    leaves_the_queue("");
+}
+
+/// What it sent after its request is not read before that is answered, and its end lies behind it.
+#[test]
+fn a_client_that_leaves_with_bytes_unread_makes_room_too() {
+    leaves_the_queue("\r\nGET /");
+}
+
+fn leaves_the_queue(unread: &str) {
     let server = Server::start(&["--queue", "1", "--most-tokens", "1000000"]);
     let deadline = Instant::now() + SOON;
     let long = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
@@ -247,6 +257,7 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
         let mut let_in = None;
         let mut waiting = ask(&server.url);
         if status(&mut waiting, moment).is_none() && status(&mut ask(&server.url), SOON).as_deref() == Some("429") {
+            waiting.write_all(unread.as_bytes()).expect("sent");
             drop(waiting);
             // It takes the server a moment to notice.
             while let_in.is_none() && !busy.is_finished() {
@@ -374,6 +385,18 @@ fn a_server_that_stops_lets_go_of_whoever_waits() {
     assert_eq!((status, &answer["state"]), (202, &json!("running")), "{answer}");
     let (steps, whole) = steps_in(&run_of(&answer));
     assert!(steps <= 2 && whole, "{steps} steps");
+}
+
+/// Every answer has to begin within the time of a request, that to a client which waits for a capture too.
+#[test]
+fn a_client_that_waits_for_a_capture_is_answered_within_a_request_s_time() {
+    let server = Server::start(&["--capture-token", "secret", "--request-seconds", "2", "--write-seconds", "1"]);
+    let asked = Instant::now();
+    let (status, answer) =
+        server.post("/debug/capture?steps=50&wait=true", &[("Authorization", "Bearer secret")], None);
+    assert_eq!((status, &answer["state"]), (202, &json!("running")), "{answer}");
+    assert!(asked.elapsed() >= Duration::from_secs(2), "it waited as long as it could");
+    server.stop();
 }
 
 #[test]

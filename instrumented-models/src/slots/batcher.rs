@@ -55,7 +55,8 @@ pub trait Receive {
     /// If it cannot be handed on, as where it is no text: the request fails.
     fn token(&mut self, token: u32) -> std::result::Result<ControlFlow<()>, GenerateError>;
 
-    /// Whether anybody still waits. Asked before each piece of a prompt, and before a sequence moves to another slot.
+    /// Whether anybody still waits. Asked at each turn while the prompt passes or waits for those before it, and before a
+    /// sequence moves to another slot.
     fn is_wanted(&self) -> bool {
         true
     }
@@ -220,6 +221,7 @@ impl<'a> Batcher<'a> {
     /// that generates, of which one may move to a lower slot first. A failure of the model ends the requests that it
     /// concerns, and nothing else.
     pub fn turn(&mut self) {
+        self.let_go();
         self.admit();
         if let Some(slot) = self.next_prompt() {
             self.pass_prompt(slot);
@@ -296,17 +298,22 @@ impl<'a> Batcher<'a> {
         if same >= self.options.least_shared { same } else { 0 }
     }
 
-    /// The slot whose prompt came first of those that have not been passed.
-    fn next_prompt(&mut self) -> Option<usize> {
-        loop {
-            let prompts = self.running.iter().enumerate();
-            let prompts = prompts.filter_map(|(slot, r)| r.as_ref().filter(|r| !r.generates).map(|r| (r.number, slot)));
-            let (_, slot) = prompts.min()?;
-            if self.running[slot].as_ref().is_some_and(|running| running.job.receive.is_wanted()) {
-                return Some(slot);
+    /// Slots whose prompts have not been passed and that nobody waits for are free again, also those whose turn has not come: a
+    /// long prompt before them may take a while.
+    fn let_go(&mut self) {
+        for slot in 0..self.running.len() {
+            let unwanted = |running: &SlotRequest<'_>| !running.generates && !running.job.receive.is_wanted();
+            if self.running[slot].as_ref().is_some_and(unwanted) {
+                self.leave(slot, Ok(FinishReason::Cancelled));
             }
-            self.leave(slot, Ok(FinishReason::Cancelled));
         }
+    }
+
+    /// The slot whose prompt came first of those that have not been passed.
+    fn next_prompt(&self) -> Option<usize> {
+        let prompts = self.running.iter().enumerate();
+        let prompts = prompts.filter_map(|(slot, r)| r.as_ref().filter(|r| !r.generates).map(|r| (r.number, slot)));
+        prompts.min().map(|(_, slot)| slot)
     }
 
     fn pass_prompt(&mut self, slot: usize) {
