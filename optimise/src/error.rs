@@ -48,6 +48,18 @@ pub enum OptimiseError {
         then: String,
         now: String,
     },
+    /// What it holds is of another machine.
+    #[error(
+        "{path} was measured on {then}, and this is {now}: gains of two machines do not go together. Go on with it \
+         there, or begin anew with another --out", path = path.display()
+    )]
+    OtherMachine {
+        path: PathBuf,
+        /// The processor or the GPU that the runs before were of.
+        then: String,
+        /// That of the run which was to go on with them.
+        now: String,
+    },
     /// It was begun with another command.
     #[error("{path} was begun with other options (as {begun}): give the same ones, or another --out", path = path.display())]
     Other { path: PathBuf, begun: String },

@@ -14,12 +14,13 @@ use crate::program::Recording;
 use crate::remedies::{Answers, Attempt, State};
 use crate::setting::{Change, Setting};
 use crate::starts::Starts;
-use crate::trial::{Trial, TrialOptions, trial};
+use crate::trial::{Trial, TrialFailed, TrialOptions, trial};
 use crate::{quality, write};
 use by_hand::by_hand;
 use candidates::Candidate;
 use candlescope_core::numbers::{duration, percent};
 use candlescope_core::run::RunManifest;
+use candlescope_core::study_files::MANIFEST_FILE;
 use candlescope_figures::advice::LEAST_GAIN;
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_lab::compare::{CompareFailed, started_as, take_run};
@@ -34,12 +35,18 @@ use std::time::{Duration, Instant};
 
 /// A run may take this long at the least.
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
+/// What a run is called of which nobody knows on what it ran.
+const UNKNOWN_HARDWARE: [&str; 2] = ["a CPU", "a GPU"];
+
+/// What was recorded, or how it ended before.
+type OrEnd<T> = Result<T, OptimiseEnd>;
 
 /// Optimises, and writes what is known into the directory after each step. `done` is what an earlier call with the same
 /// options got to, if there was one.
 ///
 /// # Errors
-/// When the program cannot be run at all, or the directory cannot be written. What fails of a single remedy is a row.
+/// When the program cannot be run at all, the directory cannot be written, or another machine measured what was done.
+/// What fails of a single remedy is a row.
 pub fn optimise(
     options: &OptimiseOptions,
     done: Option<Account>,
@@ -72,10 +79,16 @@ pub fn optimise(
         trial_folder: String::new(),
         starts: Starts::default(),
         again: Vec::new(),
+        lacked_time: false,
+        least_limit: LEAST_LIMIT,
     };
     let ended = if options.tries.is_empty() { search.remedies() } else { search.by_hand() };
     let ended = match ended {
+        // Something is left for whoever has more time.
+        Ok(OptimiseEnd::AllTried) if search.lacked_time => OptimiseEnd::Budget,
         Ok(ended) => ended,
+        // What another machine measured stays as it stands there.
+        Err(error @ OptimiseError::OtherMachine { .. }) => return Err(error),
         Err(error) => {
             (search.account.ended, search.account.error) = (OptimiseEnd::Failed, Some(error.to_string()));
             search.write()?;
@@ -114,14 +127,29 @@ impl Search<'_> {
 
     /// Starts the program once: the first start reads files from the disk and fills caches. How long the next one takes is
     /// then what runs of a comparison take.
-    fn warm_up(&mut self) -> Result<Option<Duration>, OptimiseError> {
+    fn warm_up(&mut self) -> Result<OrEnd<Duration>, OptimiseError> {
         let command = self.command(&self.account.setting, Recording::Comparison);
-        let Some((dir, _)) = self.record("first-start", &command)? else { return Ok(None) };
-        // A group's file may have chosen the device.
+        let Some((dir, _)) = self.record("first-start", &command)? else { return Ok(Err(OptimiseEnd::Interrupted)) };
         let run = Run::open_within(&dir, self.options.limits.clone())?;
-        self.on_gpu = run.manifest().map(|manifest| Facts::of(manifest).on_gpu());
+        let facts = run.manifest().map(Facts::of);
+        if let Some(facts) = &facts {
+            self.must_be_on(&facts.hardware)?;
+        }
+        // A group's file may have chosen the device.
+        self.on_gpu = facts.map(|facts| facts.on_gpu());
         let command = self.command(&self.account.setting, Recording::Comparison);
-        Ok(self.record("second-start", &command)?.map(|(_, took)| took))
+        Ok(self.record_again("second-start", &command)?.map(|(_, took)| took))
+    }
+
+    /// Gains of two machines do not go together: what an earlier call measured has to be of this hardware.
+    fn must_be_on(&self, hardware: &str) -> Result<(), OptimiseError> {
+        let then = self.account.hardware.as_str();
+        let is_known = |name: &str| !name.is_empty() && !UNKNOWN_HARDWARE.contains(&name);
+        if then == hardware || !is_known(then) || !is_known(hardware) {
+            return Ok(());
+        }
+        let (path, then) = (self.options.out.join(MANIFEST_FILE), then.to_string());
+        Err(OptimiseError::OtherMachine { path, then, now: hardware.to_string() })
     }
 
     /// The command with a setting.
@@ -129,14 +157,28 @@ impl Search<'_> {
         self.options.program.command(setting, recording, self.asks_for_gpu())
     }
 
-    /// Takes one run of a command; its folder, and what it took. `None` if it was interrupted.
+    /// Takes one run of a command, within the time that is left; its folder, and what it took. `None` if it was
+    /// interrupted.
     fn record(&mut self, name: &str, command: &str) -> Result<Option<(PathBuf, Duration)>, OptimiseError> {
         self.say(format!("recording {name}"));
-        let limit = self.options.budget.max(LEAST_LIMIT);
+        let limit = self.left().max(self.least_limit);
         self.announce(name, &[command], &format!("once, for {} at most", duration(limit.as_nanos() as f64)));
         let (out, began) = (self.fresh("recorded", name), Instant::now());
         let dir = take_run(command, &out, Some(limit), self.cancel)?;
         Ok(dir.map(|dir| (dir, began.elapsed())))
+    }
+
+    /// The same of a program that ran before. One that does not end in time is no mistake of whoever named it then: the
+    /// time is used up, and the account says by what.
+    fn record_again(&mut self, name: &str, command: &str) -> Result<OrEnd<(PathBuf, Duration)>, OptimiseError> {
+        match self.record(name, command) {
+            Ok(recorded) => Ok(recorded.ok_or(OptimiseEnd::Interrupted)),
+            Err(OptimiseError::Run(error @ CompareFailed::TooLong { .. })) => {
+                self.account.error = Some(error.to_string());
+                Ok(Err(OptimiseEnd::Budget))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the device that was asked for is a GPU.
@@ -147,10 +189,13 @@ impl Search<'_> {
 
     /// Applies remedies until none is left.
     fn remedies(&mut self) -> Result<OptimiseEnd, OptimiseError> {
-        let Some(mut took) = self.warm_up()? else { return Ok(OptimiseEnd::Interrupted) };
-        let mut state = match self.diagnose("baseline")? {
-            Some(state) => state,
-            None => return Ok(OptimiseEnd::Interrupted),
+        let mut took = match self.warm_up()? {
+            Ok(took) => took,
+            Err(ended) => return Ok(ended),
+        };
+        let mut state = match self.diagnose("baseline", took)? {
+            Ok(state) => state,
+            Err(ended) => return Ok(ended),
         };
         self.account.describe(&state.facts);
         if let Some(threads) = state.facts.threads.filter(|_| !state.facts.on_gpu()) {
@@ -201,9 +246,9 @@ impl Search<'_> {
                 let name = format!("after-{}", self.account.phases.len());
                 // What was measured from the beginning to the end is of another end now.
                 self.account.whole = None;
-                state = match self.diagnose(&name) {
-                    Ok(Some(state)) => state,
-                    Ok(None) => return self.finish(OptimiseEnd::Interrupted, took),
+                state = match self.diagnose(&name, took) {
+                    Ok(Ok(state)) => state,
+                    Ok(Err(ended)) => return self.finish(ended, took),
                     // What is kept is known all the same.
                     Err(error) => {
                         self.account.error = Some(format!("the state after it cannot be recorded: {error}"));
@@ -245,11 +290,21 @@ impl Search<'_> {
         Ok(ended)
     }
 
-    /// Records the present setting, and finds out what holds it back.
-    fn diagnose(&mut self, name: &str) -> Result<Option<DiagnosedState>, OptimiseError> {
+    /// Records the present setting, and finds out what holds it back. A run takes about `took`: one that would not end
+    /// within the time that is left is not begun.
+    fn diagnose(&mut self, name: &str, took: Duration) -> Result<OrEnd<DiagnosedState>, OptimiseError> {
+        let left = self.left();
+        if took > left.max(self.least_limit) {
+            let [took, left] = [took, left].map(|time| duration(time.as_nanos() as f64));
+            let why = format!("{name} was not recorded: a run takes about {took}, and {left} are left of the time");
+            self.account.error = Some(why);
+            return Ok(Err(OptimiseEnd::Budget));
+        }
         let command = self.command(&self.account.setting, Recording::Diagnosis);
-        let Some((dir, took)) = self.record(name, &command)? else { return Ok(None) };
-        self.read(&dir, took).map(Some)
+        match self.record_again(name, &command)? {
+            Ok((dir, took)) => self.read(&dir, took).map(Ok),
+            Err(ended) => Ok(Err(ended)),
+        }
     }
 
     /// What follows from a run that took so long.
@@ -387,7 +442,7 @@ impl Search<'_> {
         name: &str,
         bounds: &TrialBounds,
         took: Duration,
-    ) -> Result<Option<Trial>, CompareFailed> {
+    ) -> Result<Option<Trial>, TrialFailed> {
         let out = self.fresh("trials", name);
         let TrialBounds { most, lasts, other_steps } = *bounds;
         let lasts = lasts.max(took.mul_f64(2.0 * LEAST_PAIRS as f64));

@@ -6,7 +6,7 @@ use crate::options::LEAST_PAIRS;
 use crate::percentiles::{self, Sides};
 use crate::words::GOODPUT;
 use candlescope_compare::{CompareOptions, Comparison, GoodputChange, Outcome, SideInfo};
-use candlescope_core::numbers::percent;
+use candlescope_core::numbers::{duration, percent};
 use candlescope_core::run::result_key;
 use candlescope_lab::compare::{CompareFailed, PairOptions, PairsEnded, TakenRun, take_pairs};
 use candlescope_lab::method::Cancel;
@@ -55,13 +55,37 @@ pub(crate) struct Trial {
     pub(crate) percentiles: Sides,
 }
 
+/// Why a trial came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrialFailed {
+    /// Its time was over before the first pair of runs that counts: how long a pair takes, in words.
+    #[error("{0}")]
+    NoPair(String),
+    /// A program failed, or the two cannot be compared.
+    #[error(transparent)]
+    Runs(#[from] CompareFailed),
+}
+
+impl TrialFailed {
+    /// No pair fitted into the time that it `had`, because one takes so long.
+    fn no_pair(had: Duration, pair: Duration) -> Self {
+        // A run of each side stands before the pairs.
+        let needs = pair.mul_f64((LEAST_PAIRS + 1) as f64);
+        let [had, pair, needs] = [had, pair, needs].map(|time| duration(time.as_nanos() as f64));
+        Self::NoPair(format!(
+            "no pair of runs fitted into its time: it had {had}, a run of each side takes about {pair}, and \
+             {LEAST_PAIRS} pairs with one before them take about {needs}; `--resume` with a larger `--budget` tries it again"
+        ))
+    }
+}
+
 /// Runs both commands in turns. `None` if it was interrupted.
 pub(crate) fn trial(
     (before, after): (&str, &str),
     options: &TrialOptions<'_>,
     cancel: &Cancel,
     observe: impl FnMut(TakenRun),
-) -> Result<Option<Trial>, CompareFailed> {
+) -> Result<Option<Trial>, TrialFailed> {
     let compare = |other_steps: bool| {
         let of_steps = other_steps.then_some("tokens");
         CompareOptions::default().allow(ALLOWED.into_iter().chain(of_steps).map(str::to_string).collect())
@@ -82,10 +106,23 @@ pub(crate) fn trial(
         Some(_) => pairs,
         None => pairs.where_steps_are_others(options.figure, compare(true)),
     };
+    let began = Instant::now();
     let taken = take_pairs((before, after), &pairs, cancel, observe)?;
     let other_steps = known.unwrap_or(taken.other_steps);
     // What was interrupted is made again by whoever goes on.
-    let Some(comparison) = taken.comparison.filter(|_| taken.ended != PairsEnded::Cancelled) else { return Ok(None) };
+    if taken.ended == PairsEnded::Cancelled {
+        return Ok(None);
+    }
+    let Some(comparison) = taken.comparison else {
+        // An interrupt that no program noticed is one all the same.
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        // Those before the pairs, and those that lost records.
+        let pairs = (1 + taken.spoiled) as f64;
+        let had = options.deadline.saturating_duration_since(began);
+        return Err(TrialFailed::no_pair(had, began.elapsed().div_f64(pairs)));
+    };
     let open = |run: &String| Run::open_within(run, options.limits.clone()).ok();
     let digest = |run: &String| Some(result_key::OUTPUT_SHA256.of(&open(run)?.manifest()?.results)?.to_string());
     let digests = |side: &SideInfo| side.runs.iter().map(digest).collect::<Vec<_>>();

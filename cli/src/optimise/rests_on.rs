@@ -1,5 +1,5 @@
-//! What gains rest on besides the options: this program, the model, prompts, and groups' files. Who goes on has to have
-//! the same.
+//! What gains rest on besides the options: this program, the one that has CUDA, the model, prompts, and groups' files.
+//! Who goes on has to have the same.
 
 use crate::conf::{Composition, Flags, Layers};
 use crate::conf_args::ConfArgs;
@@ -18,10 +18,34 @@ const READ: [(&str, &str); 4] =
 
 /// By which another one of each is told, by the names that people know. `model` stands before the other words.
 pub(super) fn rests_on(model: Option<&str>, words: &[String], flags: &Flags) -> Result<BTreeMap<String, String>> {
+    rests_on_with(model, words, flags, cuda_build().as_deref())
+}
+
+/// The program that measures on CUDA devices in place of this one, if there is one.
+fn cuda_build() -> Option<PathBuf> {
+    // With the feature, it is this one.
+    #[cfg(feature = "cuda")]
+    return None;
+    #[cfg(not(feature = "cuda"))]
+    crate::hand_over::cuda_build()
+}
+
+/// The same with a program to which this one hands over what runs on CUDA devices.
+fn rests_on_with(
+    model: Option<&str>,
+    words: &[String],
+    flags: &Flags,
+    cuda_build: Option<&Path>,
+) -> Result<BTreeMap<String, String>> {
     let program = told_by(&this_program()?).unwrap_or_default();
     let mut all = BTreeMap::from([(PROGRAM.to_string(), format!("{}, {program}", env!("CARGO_PKG_VERSION")))]);
     // What is wrong with the options, the program that is started says.
     let Ok(composed) = composed(model, words, flags) else { return Ok(all) };
+    let device = composed.at("hardware", "device").and_then(toml::Value::as_str).unwrap_or_default();
+    if let Some(program) = cuda_build.filter(|_| device.starts_with("cuda")) {
+        let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        all.extend(told_by(program).map(|told| (name, told)));
+    }
     for (path, text) in composed.of_files() {
         // What it says, and not when it was written. Texts of prompts may be in it.
         all.insert(path.display().to_string(), sha256(&text).chars().take(16).collect());
@@ -91,5 +115,29 @@ mod tests {
         // What has no file, and words that are wrong, are for the program that is started.
         assert_eq!(of("embedded", &[]).len(), 1);
         assert_eq!(of("org/name", &["nothing=1"]).len(), 1);
+    }
+
+    #[test]
+    fn on_a_gpu_the_program_with_cuda_counts_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("candlescope-cuda");
+        std::fs::write(&program, "one").unwrap();
+        let of = |device: &str, program: Option<&Path>| {
+            let flags = Flags::default().with("device", device).unwrap();
+            rests_on_with(Some("embedded"), &[], &flags, program).unwrap()
+        };
+        let then = of("cuda:0", Some(&program));
+        assert_eq!(then.keys().map(String::as_str).collect::<Vec<_>>(), [PROGRAM, "candlescope-cuda"]);
+        assert!(then["candlescope-cuda"].starts_with("3 bytes, "), "{then:?}");
+        // Also where a word says it, and not a flag.
+        let words = ["hardware.device=cuda:1".to_string()];
+        assert_eq!(rests_on_with(None, &words, &Flags::default(), Some(&program)).unwrap(), then);
+        std::fs::write(&program, "another").unwrap();
+        let now = of("cuda:0", Some(&program));
+        assert_eq!(now[PROGRAM], then[PROGRAM]);
+        assert_ne!(now, then);
+        // On a CPU, this program measures; and there may be no other one.
+        assert_eq!(of("cpu", Some(&program)).len(), 1);
+        assert_eq!(of("cuda:0", None).len(), 1);
     }
 }

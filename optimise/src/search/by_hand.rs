@@ -33,6 +33,7 @@ impl Search<'_> {
         // What it is held against has to run, and says how long a run takes.
         let Some((dir, took)) = self.record("as-it-is", &recorded)? else { return Ok(OptimiseEnd::Interrupted) };
         let state = self.read(&dir, took)?;
+        self.must_be_on(&state.facts.hardware)?;
         self.account.describe(&state.facts);
         let options = self.options;
         let known = State { facts: &state.facts, goal: &options.goal, diagnosis: &state.diagnosis };

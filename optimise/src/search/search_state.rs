@@ -67,6 +67,10 @@ pub(super) struct Search<'a> {
     pub(super) starts: Starts,
     /// Rows that an earlier call left undecided, and that are tried again.
     pub(super) again: Vec<RowKey>,
+    /// Whether the time of a trial was over before its first pair of runs.
+    pub(super) lacked_time: bool,
+    /// A run may take this long, however little time is left.
+    pub(super) least_limit: Duration,
 }
 
 /// By which rows of the same trial are told: the name of the remedy, or the title of a command, and the change.

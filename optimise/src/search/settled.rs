@@ -4,7 +4,7 @@ use super::look_again::Expectation;
 use super::search_state::{Search, fill, needed};
 use crate::account::{Phase, Verdict};
 use crate::remedies::Answers;
-use crate::trial::Trial;
+use crate::trial::{Trial, TrialFailed};
 use crate::words::{of_requests, signed};
 use crate::{goodput, ledger, out_of_memory, percentiles};
 use candlescope_compare::{FigureChange, Outcome};
@@ -22,7 +22,7 @@ impl Search<'_> {
     pub(super) fn settle(
         &mut self,
         mut phase: Phase,
-        tried: Result<Option<Trial>, CompareFailed>,
+        tried: Result<Option<Trial>, TrialFailed>,
         expected: Expectation<'_>,
     ) -> Option<Verdict> {
         let facts = &expected.state.facts;
@@ -47,11 +47,16 @@ impl Search<'_> {
                     self.look_again(&mut phase, &trial, &expected);
                 }
             }
+            // No run counts, and a later call may have more time.
+            Err(TrialFailed::NoPair(why)) => {
+                (phase.verdict, phase.why, phase.runs) = (Verdict::NotTried, why, None);
+                self.lacked_time = true;
+            }
             Err(error) if self.ran_out_of_memory(&error) => {
                 (phase.verdict, phase.why) = (Verdict::Failed, self.out_of_memory(&phase));
             }
             // What a command of others printed may hold keys: it stands in a file beside its runs.
-            Err(CompareFailed::Command { status, .. }) if phase.is_command() => {
+            Err(TrialFailed::Runs(CompareFailed::Command { status, .. })) if phase.is_command() => {
                 (phase.verdict, phase.why) = (Verdict::Failed, format!("it ended with {status}"));
             }
             Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
@@ -176,8 +181,8 @@ impl Search<'_> {
     }
 
     /// Whether a program of the latest trial ended because it had no memory left.
-    fn ran_out_of_memory(&self, error: &CompareFailed) -> bool {
-        matches!(error, CompareFailed::Command { .. }) && self.memory_ended().is_some()
+    fn ran_out_of_memory(&self, error: &TrialFailed) -> bool {
+        matches!(error, TrialFailed::Runs(CompareFailed::Command { .. })) && self.memory_ended().is_some()
     }
 
     /// What the program of the latest trial said of it.
@@ -239,6 +244,8 @@ mod tests {
             trial_folder: "3-batch".into(),
             starts: Starts::default(),
             again: Vec::new(),
+            lacked_time: false,
+            least_limit: Duration::from_secs(60),
         };
         let state = DiagnosedState {
             facts: Facts::of(&RunManifest::default()),
@@ -254,7 +261,7 @@ mod tests {
         };
         let phase = blank(remedy, "A title", &Change::default().option("batch", 16), Answers::Rounded);
         let expected = Expectation { state: &state, promised: None, commands: None };
-        assert_eq!(search.settle(phase, Err(error), expected), Some(Verdict::Failed));
+        assert_eq!(search.settle(phase, Err(error.into()), expected), Some(Verdict::Failed));
         search.account.phases.remove(0)
     }
 

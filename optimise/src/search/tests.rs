@@ -40,7 +40,36 @@ fn search<'a>(options: &'a OptimiseOptions, cancel: &'a Cancel, observe: &'a mut
         trial_folder: String::new(),
         starts: Starts::default(),
         again: Vec::new(),
+        lacked_time: false,
+        least_limit: LEAST_LIMIT,
     }
+}
+
+/// A run as a program may write it, recorded on a CPU that is called AMD EPYC.
+fn recorded_run() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/recorded/busy/short")
+}
+
+/// A command that takes so long and then writes a run.
+fn taking(seconds: f64) -> String {
+    format!("sleep {seconds}; cp -r '{}' {{out}}", recorded_run().display())
+}
+
+/// A program that stands for `candlescope profile`: a start takes so long, writes a run where `--out`, the last option,
+/// says, and is a line of `calls`.
+fn recording(dir: &Path, seconds: f64) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let program = dir.join("candlescope");
+    let called = format!("echo \"$*\" >> '{}/calls'\nfor last; do :; done\n", dir.display());
+    let written = format!("sleep {seconds}\ncp -r '{}' \"$last\"\n", recorded_run().display());
+    std::fs::write(&program, format!("#!/bin/sh\n{called}{written}")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// How often it was started.
+fn starts(dir: &Path) -> usize {
+    std::fs::read_to_string(dir.join("calls")).unwrap_or_default().lines().count()
 }
 
 /// A run on a CPU of a model that was trained, with weights of 32 bits, in which nothing was found.
@@ -500,4 +529,69 @@ fn an_interrupt_ends_the_measurement_of_quality() {
     });
     assert!(search.began.elapsed() < Duration::from_secs(60), "{:?}", search.began.elapsed());
     assert!(search.account.phases.is_empty(), "whoever goes on measures it: {:?}", search.account.phases);
+}
+
+#[test]
+fn a_command_into_whose_time_no_pair_fits_is_a_row_and_the_next_one_is_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options("candlescope".into(), &dir.path().join("study"), 0.05);
+    options.budget = Duration::from_secs(8);
+    // The first one takes longer than its half of the time before its first pair.
+    (options.run, options.tries) = (Some(taking(0.0)), vec![taking(4.2), taking(0.01)]);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let account = optimise(&options, None, &cancel, &mut observe).unwrap();
+    let [slow, quick] = &account.phases[..] else { panic!("{:?}", account.phases) };
+    assert!(slow.verdict == Verdict::NotTried && slow.samples_ns.is_empty() && slow.runs.is_none(), "{slow:?}");
+    let why = &slow.why;
+    assert!(
+        why.starts_with("no pair of runs fitted into its time: it had ") && why.contains("8 pairs with one"),
+        "{why}"
+    );
+    assert!(why.ends_with("`--resume` with a larger `--budget` tries it again"), "{why}");
+    assert!(quick.verdict != Verdict::NotTried && !quick.samples_ns.is_empty(), "{quick:?}");
+    assert_eq!(account.ended, OptimiseEnd::Budget, "the first one is still to be tried");
+}
+
+#[test]
+fn no_run_goes_on_for_longer_than_what_is_left_of_the_time() {
+    // The second start does not end in time; and it does, but a third one would not.
+    for seconds in [2.4, 1.6] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(recording(dir.path(), seconds), &dir.path().join("study"), 0.05);
+        options.budget = Duration::from_secs(4);
+        let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+        let mut search = search(&options, &cancel, &mut observe);
+        search.least_limit = Duration::from_millis(100);
+        assert_eq!(search.remedies().unwrap(), OptimiseEnd::Budget, "{seconds} s");
+        assert_eq!(starts(dir.path()), 2, "{seconds} s");
+        let why = search.account.error.clone().unwrap_or_default();
+        assert!(why.contains("had not ended after") || why.ends_with("are left of the time"), "{why}");
+        assert!(search.began.elapsed() < Duration::from_secs(30), "{:?}", search.began.elapsed());
+    }
+}
+
+#[test]
+fn what_another_machine_measured_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("study");
+    let remedies = options(recording(dir.path(), 0.0), &out, 0.05);
+    let mut by_hand = options("candlescope".into(), &out, 0.05);
+    (by_hand.run, by_hand.tries) = (Some(taking(0.0)), vec![taking(0.0)]);
+    let begun = Account { hardware: "Another CPU".into(), ..Account::default() };
+    write::all(&begun, &out).unwrap();
+    let study = || std::fs::read_to_string(out.join("study.json")).unwrap();
+    let (before, cancel) = (study(), Cancel::default());
+    for asked in [&remedies, &by_hand] {
+        let error = optimise(asked, Some(begun.clone()), &cancel, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("study.json was measured on Another CPU, and this is AMD EPYC"), "{error}");
+        assert_eq!(study(), before, "what stands there stays");
+    }
+    assert_eq!(starts(dir.path()), 1, "the first start says it");
+    // The same hardware is gone on with, and one that a run does not name.
+    let mut observe = |_: Course| ();
+    let mut search = search(&remedies, &cancel, &mut observe);
+    for (then, now) in [("", "AMD EPYC"), ("AMD EPYC", "AMD EPYC"), ("a GPU", "NVIDIA H200"), ("AMD EPYC", "a CPU")] {
+        search.account.hardware = then.into();
+        assert!(search.must_be_on(now).is_ok(), "{then}, then {now}");
+    }
 }
