@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// The largest peaks file that is read: a thousand times what one holds.
 const MOST_BYTES: u64 = 16 << 20;
+/// Findings, and rows of each table, if nothing is said.
+const TOP: usize = 10;
+/// Gaps on a device below this many microseconds are launch overhead, if nothing is said.
+const LAUNCH_OVERHEAD: f64 = 1.5;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -41,12 +45,12 @@ pub(crate) struct AnalyzeArgs {
     runs: Vec<PathBuf>,
     #[command(flatten)]
     full: FullArgs,
-    /// Findings, and rows of each table; 0 shows all
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 10)]
-    top: usize,
-    /// Gaps on a device below this many microseconds are launch overhead
-    #[arg(long, allow_negative_numbers = true, value_parser = micros, value_name = "US", default_value = "1.5")]
-    launch_overhead: f64,
+    /// Findings, and rows of each table; 0 shows all [default: 10]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    top: Option<usize>,
+    /// Gaps on a device below this many microseconds are launch overhead [default: 1.5]
+    #[arg(long, allow_negative_numbers = true, value_parser = micros, value_name = "US")]
+    launch_overhead: Option<f64>,
     /// Let steps of the warm-up count
     #[arg(long)]
     with_warmup: bool,
@@ -95,7 +99,8 @@ fn changes(text: &str) -> Result<Changes, String> {
 
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
-    let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
+    let top = args.top.unwrap_or(TOP);
+    let overhead_ns = (args.launch_overhead.unwrap_or(LAUNCH_OVERHEAD) * 1e3).round() as u64;
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
     let options = AnalyzeOptions::default().account(account).simulation(simulation_options(args)?);
     let options = options.ledger(ledger_path());
@@ -103,7 +108,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
         let shown = AnalyzeChoices {
             options: &options,
             peaks: args.peaks.as_deref(),
-            top: args.top,
+            top,
             limits: &args.limits,
             json: args.json,
         };
@@ -118,6 +123,15 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     if let [folder] = &args.runs[..]
         && let Some(ranks) = crate::ranks::ranks_in(folder, &limits, args.by_thread)?
     {
+        let of_a_run = [
+            ("--what-if", !args.what_if.is_empty()),
+            ("--unobserved", args.unobserved),
+            ("--peaks", args.peaks.is_some()),
+            ("--top", args.top.is_some()),
+            ("--launch-overhead", args.launch_overhead.is_some()),
+            ("--with-warmup", args.with_warmup),
+        ];
+        crate::ranks::takes_none(&ranks, folder, &of_a_run)?;
         return crate::ranks::analyzed(&ranks, args.json);
     }
     if args.json.is_document() {
@@ -142,7 +156,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
         let analyzed = analyze(&run, &options);
         let what_if = simulates.then(|| WhatIf::of(analyzed.simulation.as_ref(), &scenarios));
         if args.json.is_json() {
-            let (mut object, found, missing) = object(analyzed, args.top)?;
+            let (mut object, found, missing) = object(analyzed, top)?;
             if let Some(what_if) = &what_if {
                 object["what_if"] = serde_json::to_value(what_if)?;
             }
@@ -155,7 +169,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
                 warn(&analyzed.seen);
             }
             let apart = if at > 0 { "\n" } else { "" };
-            say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), args.top).trim_end()))?;
+            say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), top).trim_end()))?;
         }
     }
     if !args.json.is_json() {

@@ -63,9 +63,9 @@ pub(crate) struct ReportArgs {
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     pub(crate) limits: Vec<String>,
-    /// Rows of the operator table on the terminal
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 15)]
-    pub(crate) top: usize,
+    /// Rows of the operator table on the terminal [default: 15]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub(crate) top: Option<usize>,
     /// Take each thread of the run that runs marked phases for a rank, and say what they do with each other, in ranks.html
     /// and ranks.json: a program with a thread a device
     #[arg(long, conflicts_with_all = ["request", "nsys", "price_per_hour", "top"])]

@@ -2,7 +2,7 @@
 
 use crate::json_arg::JsonArg;
 use crate::output::{note, say};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candlescope_core::beside_run::{RANKS_JSON, RANKS_PAGE};
 use candlescope_core::files::write_whole;
 use candlescope_ranks::{RankAnalysis, Ranks, RanksError, analyse};
@@ -28,6 +28,15 @@ pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Resu
         }
         _ => Ok(None),
     }
+}
+
+/// Fails where one of these options was given, which are about one run: of a folder of ranks they would be ignored.
+pub(crate) fn takes_none(ranks: &Ranks, dir: &Path, options: &[(&str, bool)]) -> Result<()> {
+    if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) {
+        let first = ranks.all()[0].run().dir().display();
+        bail!("{option} is about one run, and {} has those of several ranks: name one, such as {first}", dir.display());
+    }
+    Ok(())
 }
 
 /// Says what ranks do with each other.

@@ -17,19 +17,28 @@ use serde_json::Value;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+/// Rows of the operator table, if nothing is said.
+const TOP: usize = 15;
 /// The largest `run.json` that is changed.
 const MOST_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
     if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits, args.by_thread)? {
+        let of_a_run = [
+            ("--request", args.request.is_some()),
+            ("--nsys", args.nsys.is_some()),
+            ("--price-per-hour", args.price_per_hour.is_some()),
+            ("--top", args.top.is_some()),
+        ];
+        crate::ranks::takes_none(&ranks, &args.run, &of_a_run)?;
         return crate::ranks::reported(&ranks, &args.run, args.out.as_deref(), args.json);
     }
     let price = crate::price::price_of(args.price_per_hour)?;
     let options = ReportOptions {
         price,
         out: args.out.clone(),
-        terminal: TerminalOptions { operators: args.top, ..TerminalOptions::default() },
+        terminal: TerminalOptions { operators: args.top.unwrap_or(TOP), ..TerminalOptions::default() },
         nsys: args.nsys.as_deref().map(|file| crate::nsys::open(file, &limits)).transpose()?,
         limits: limits.clone(),
     };

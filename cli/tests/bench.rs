@@ -29,6 +29,8 @@ fn a_quick_suite_from_requests_to_report() {
     }
     assert!(text.contains("(1.0x)") && text.contains("Prompt 40 + output 8 tokens: TTFT = "), "{text}");
     assert!(text.contains("no 95 % interval"), "one start claims none: {text}");
+    let six = "that takes 6 (--processes 6 --runs 6).";
+    assert!(text.contains(six), "three requests have three starts at most: {text}");
 
     // 1 + 3 + 3·2 cases, of each three plain requests and a recorded one.
     let manifest = study(&out);
@@ -198,12 +200,19 @@ fn an_interrupt_keeps_what_there_is_and_the_study_goes_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_round_ends_when_the_command_that_started_it_was_killed() {
+    ends_with_its_command(&["latency"]);
+    ends_with_its_command(&["variants", "--variants", "no_cache", "--no-quality"]);
+}
+
+#[cfg(target_os = "linux")]
+fn ends_with_its_command(of: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("s");
-    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "4", "--runs", "100000000"];
+    let args = ["--prompt-tokens", "4", "--output-tokens", "4", "--runs", "100000000"];
     let more = ["--time-limit", "80000", "--processes", "1", "--profiled", "0", "--out", out.to_str().unwrap()];
     let mut command = candlescope();
-    let mut child = command.args(args).args(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    command.arg("bench").args(of).args(args).args(more);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let journal = out.join("journal.jsonl");
     let bytes = || fs::metadata(&journal).map_or(0, |file| file.len());
     wait_until(|| bytes() > 2_000, "some samples");
@@ -222,6 +231,36 @@ fn a_round_ends_when_the_command_that_started_it_was_killed() {
     assert_eq!(bytes(), kept, "nobody measures any more");
 }
 
+/// Of two commands at once, the second one is told; the processes that the first one starts are its own.
+#[cfg(unix)]
+#[test]
+fn one_command_measures_into_a_study_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let of_latency = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "2", "--runs", "1"];
+    let latency = [of_latency.as_slice(), &["--profiled", "0", "--out", out.to_str().unwrap()]].concat();
+    let kernels = ["bench", "kernels", "--quick", "--warm", "--ops", "add", "--out", out.to_str().unwrap()];
+    let peaks = ["bench", "peaks", "--quick", "--dtype", "f32", "--out", out.to_str().unwrap()];
+    let batch = ["tune", "batch", "--quick", "--end", "2", "--out", out.to_str().unwrap()];
+    let locked = || candlescope_core::files::lock_directory(&out).unwrap().expect("a lock");
+    let refused = |args: &[&str]| {
+        let told = fails(args);
+        assert!(told.contains("another process is writing into it") && told.contains("--out"), "{args:?}: {told}");
+        assert!(told.contains(out.to_str().unwrap()), "{args:?}: {told}");
+    };
+    fs::create_dir(&out).unwrap();
+    let lock = locked();
+    for args in [latency.as_slice(), &kernels, &peaks, &batch] {
+        refused(args);
+    }
+    drop(lock);
+    ok(&latency);
+    let lock = locked();
+    refused(&[latency.as_slice(), &["--resume"]].concat());
+    drop(lock);
+    ok(&[latency.as_slice(), &["--resume"]].concat());
+}
+
 #[test]
 fn what_failed_is_tried_again_when_the_study_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
@@ -236,6 +275,33 @@ fn what_failed_is_tried_again_when_the_study_is_gone_on_with() {
     fs::write(&journal, failed).unwrap();
     ok(&[args.as_slice(), &["--resume"]].concat());
     assert_eq!((study(&out)["state"].as_str(), rows(&out).as_array().unwrap().len()), (Some("done"), 4));
+}
+
+/// The facts that the processes of a study find out are those that a `--resume` is held against.
+#[test]
+fn a_study_of_another_machine_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "2", "--runs", "2", "--profiled", "0"];
+    let args = [args.as_slice(), &["--processes", "1", "--out", out.to_str().unwrap(), "--resume"]].concat();
+    ok(&args[..args.len() - 1]);
+    ok(&args);
+    let journal = out.join("journal.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut line = json(line);
+        if line["kind"] == "facts" {
+            line["environment"]["cpu_available"] = 4096.into();
+        }
+        format!("{line}\n")
+    });
+    let elsewhere: String = lines.collect();
+    fs::write(&journal, &elsewhere).unwrap();
+    let before = fs::read(out.join("study.json")).unwrap();
+    let error = fails(&args);
+    assert!(error.contains("begun elsewhere (cpu_available was 4096, and now is "), "{error}");
+    assert_eq!(fs::read(out.join("study.json")).unwrap(), before);
+    assert_eq!(fs::read_to_string(&journal).unwrap(), elsewhere);
 }
 
 #[test]

@@ -148,6 +148,22 @@ fn kernels_say_what_is_wrong() {
     assert!(good(&bench(&cache, &["bench", "kernels", "--list"])).contains("attention_decode"));
 }
 
+/// Whoever asked for figures is told by the exit status that there are none.
+#[test]
+fn kernels_of_which_none_could_be_measured_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, out) = (dir.path().join("cache"), dir.path().join("study"));
+    let too_large = ["--ops", "gemm", "--dtype", "f32", "--sizes", "m=1048576;n=1048576;k=1048576", "--warm"];
+    let args = ["bench", "kernels", "--runs", "1", "--out", out.to_str().unwrap()];
+    let refused = bench(&cache, &[&args[..], &too_large[..]].concat());
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
+    let told = bad(&refused);
+    assert!(told.contains("no case could be measured: ") && told.contains("13194.14 GB"), "{told}");
+    // The study says the same.
+    assert!(text(&refused.stdout).contains("refused"), "{}", text(&refused.stdout));
+    assert!(out.join("kernels.csv").exists());
+}
+
 #[test]
 fn peaks_end_to_end() {
     let dir = tempfile::tempdir().unwrap();

@@ -211,6 +211,8 @@ fn what_cannot_be_compared_says_why_with_a_status_of_its_own() {
     wrong(&["compare", "--run", "exit 7", "true", "--out", &at("x")], "`exit (command A)` ended with");
     wrong(&["compare", "--run", "true", "true", "--out", &at("y")], "`true (command A)` wrote no run");
     wrong(&["gate", &a], "--baseline");
+    wrong(&["gate", &a, "--save", &at("baseline"), "--html", &at("page.html")], "cannot be used with");
+    assert!(!Path::new(&at("baseline")).exists() && !Path::new(&at("page.html")).exists());
     // A run of another model: its manifest says so.
     let file = Path::new(&at("longer")).join("run.json");
     let mut manifest = json(&std::fs::read_to_string(&file).unwrap());
@@ -234,6 +236,8 @@ fn studies_are_compared_case_by_case() {
     assert!(!cases.is_empty() && cases[0]["decisive"]["name"] == "host_ns", "{out}");
     let (code, out, _) = status(&["compare", &at("a"), &at("b")]);
     assert!((0..=2).contains(&code) && out.contains("Cases"), "{out}");
+    let (code, out, err) = status(&["compare", &at("a"), &at("b"), "--programs"]);
+    assert!(code == 3 && out.is_empty() && err.contains("are studies: give one run of each"), "{out}\n{err}");
     profile(Path::new(&at("run")));
     let (code, _, err) = status(&["compare", &at("a"), &at("run")]);
     assert!(code == 3 && err.contains("A is studies and B is runs"), "{err}");
@@ -255,4 +259,30 @@ fn studies_are_compared_case_by_case() {
     assert!(err.contains("is 1 in A, and 2 in B") && err.contains("--allow threads"), "{err}");
     let (code, out, err) = status(&["compare", &at("1"), &at("2"), "--allow", "threads"]);
     assert!((0..=2).contains(&code) && out.contains("Cases"), "{out}\n{err}");
+}
+
+/// Each study of a folder is held against that of the same name in the other one, not the first ones alone.
+#[test]
+fn folders_of_studies_are_compared_study_by_study() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let common = ["--quick", "--runs", "2", "--profiled", "0", "--no-progress", "--output-tokens", "3"];
+    ok(&[&["bench", "latency", "--out", at("a/one").to_str().unwrap()], &common[..]].concat());
+    for name in ["a/two", "b/one", "b/two"] {
+        copy(&at("a/one"), &at(name));
+    }
+    let (a, b) = (at("a"), at("b"));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let (code, out, err) = status(&["compare", a, b]);
+    assert!((0..=2).contains(&code), "{out}\n{err}");
+    let file = at("b/two").join("study.json");
+    let mut study = json(&std::fs::read_to_string(&file).unwrap());
+    study["environment"]["cpu_model"] = "Another CPU".into();
+    std::fs::write(&file, study.to_string()).unwrap();
+    let (code, out, err) = status(&["compare", a, b]);
+    assert!(code == 3 && out.is_empty(), "{out}\n{err}");
+    assert!(err.contains("cpu_model of two is ") && err.contains("Another CPU in B"), "{err}");
+    assert!(err.contains("--allow machine"), "{err}");
+    let (code, out, err) = status(&["compare", a, b, "--allow", "machine"]);
+    assert!((0..=2).contains(&code) && out.contains("Another CPU"), "{out}\n{err}");
 }

@@ -42,6 +42,25 @@ fn a_folder_of_ranks_is_one_run_for_every_command() {
     let trace = std::fs::read(dir.path().join("ranks.pftrace")).unwrap();
     let has = |text: &str| trace.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(has("rank 0") && has("rank 1"));
+    // What is about one run is not ignored.
+    let rank = dir.path().join("rank-0");
+    let of_a_run: [&[&str]; 10] = [
+        &["report", folder, "--request", "5"],
+        &["report", folder, "--nsys", "a.sqlite"],
+        &["report", folder, "--price-per-hour", "2"],
+        &["report", folder, "--top", "15"],
+        &["analyze", folder, "--what-if", "graph"],
+        &["analyze", folder, "--unobserved"],
+        &["analyze", folder, "--top", "10"],
+        &["analyze", folder, "--launch-overhead", "1.5"],
+        &["analyze", folder, "--with-warmup"],
+        &["analyze", folder, "--with-warmup", "--json"],
+    ];
+    for args in of_a_run {
+        let told = fails(args);
+        assert!(told.contains(&format!("{} is about one run", args[2])), "{args:?}: {told}");
+        assert!(told.contains(rank.to_str().unwrap()), "{args:?}: {told}");
+    }
     assert!(fails(&["export", "kineto", folder]).contains("no recorded kernels"));
     assert!(fails(&["export", "chrome", folder]).contains("name the run of one rank"));
     // Ranks as SQL sees them.

@@ -1,13 +1,15 @@
 //! Drives a study: starts the processes that measure it, one after the other, and makes its files at the end.
 
 use super::common_args::CommonArgs;
-use super::operations::{begin, cancel_on_interrupt, end, state};
+use super::environment::environment;
+use super::operations::{begin, cancel_on_interrupt, end, lock, state};
 use crate::output::{note, say};
 use crate::this_program::this_program;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::beside_run::REPORT_PAGE;
 use candlescope_document::Document;
-use candlescope_lab::method::{Cancel, MeasurementEnd, StopReason};
+use candlescope_figures::stats::INTERVAL_FROM;
+use candlescope_lab::method::{Cancel, MeasurementEnd, Method, StopReason};
 use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, told_once};
 use candlescope_lab::suites::{METRICS_FILE, cost_lines, lines, write_results};
 use serde_json::Value;
@@ -46,8 +48,9 @@ pub(super) fn measure<T>(
     // `latency of MODEL`.
     let kind = plan.study.split(' ').next().unwrap_or("bench");
     let out = crate::out_dir::chosen(args.out.as_deref(), kind, args.resume)?;
+    let _lock = lock(&out, args.resume)?;
     let mut study = match args.resume {
-        true => Study::resume(out, plan)?,
+        true => Study::resume(out, &planned_here(plan, &args.subject.device))?,
         false => Study::create(out, plan.clone())?,
     };
     let cancel = cancel_on_interrupt(|| ());
@@ -73,6 +76,13 @@ pub(super) fn measure<T>(
         }
         Ok(MeasurementEnd::Done) => verdict(&told),
     }
+}
+
+/// The plan with what is known of this machine: samples of another one are not those of the same study.
+fn planned_here(plan: &Manifest, device: &str) -> Manifest {
+    let mut here = plan.clone();
+    here.environment.extend(environment(device));
+    here
 }
 
 /// A study without a single figure is an error, and so is a case that failed; what did not fit into memory is a result.
@@ -252,11 +262,39 @@ pub(super) fn say_threads(study: &Study) -> Result<()> {
 
 /// Says why there is no interval where the study has too few process starts for one.
 pub(super) fn say_processes(study: &Study) -> Result<()> {
-    let processes = study.manifest().method.processes;
-    if (processes as usize) < candlescope_figures::stats::INTERVAL_FROM {
-        say(&format!(
-            "Process starts: {processes}. There is no 95 % interval over them: that takes 6 (--processes 6)."
-        ))?;
+    match no_interval(&study.manifest().method) {
+        Some(why) => say(&why),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Why there is no interval over process starts, with the options that give one; `None` where there are enough of them.
+fn no_interval(method: &Method) -> Option<String> {
+    let is_few = |number: u32| (number as usize) < INTERVAL_FROM;
+    if !is_few(method.processes) {
+        return None;
+    }
+    // There are never more starts than requests of a case.
+    let runs = if method.runs.is_some_and(is_few) { format!(" --runs {INTERVAL_FROM}") } else { String::new() };
+    Some(format!(
+        "Process starts: {}. There is no 95 % interval over them: that takes {INTERVAL_FROM} \
+         (--processes {INTERVAL_FROM}{runs}).",
+        method.processes
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_that_are_named_give_an_interval() {
+        let method = |processes: u32, runs: Option<u32>| Method::default().processes(processes).runs(runs);
+        let told = |method: Method| no_interval(&method).expect("too few starts");
+        assert!(told(method(1, None)).ends_with("that takes 6 (--processes 6)."));
+        assert!(told(method(1, Some(12))).ends_with("that takes 6 (--processes 6)."));
+        // As with `--quick`, whose three requests have no more than three starts.
+        assert!(told(method(3, Some(3))).ends_with("that takes 6 (--processes 6 --runs 6)."));
+        assert_eq!(no_interval(&method(6, Some(6))), None);
+    }
 }

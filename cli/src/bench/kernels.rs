@@ -2,7 +2,7 @@
 
 use super::environment::environment;
 use super::operations::{
-    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, state, study, surroundings, watch,
+    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, lock, state, study, surroundings, watch,
 };
 use crate::json_arg::JsonArg;
 use crate::output::{note, say};
@@ -121,6 +121,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let on_gpu = !device.is_cpu();
     let method = method(args, on_gpu);
     let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(out.join("runs"));
+    let _lock = lock(&out, args.resume)?;
     let mut study = study(&out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
 
     let (cancel, progress) =
@@ -146,10 +147,20 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let table = table(&cases, &options, &study, &records, &roof);
     let document = write(&study, &table)?;
     show(args, &study, &cases, &table, document)?;
-    Ok(match ended.map_err(|error| anyhow!(error))? {
-        MeasurementEnd::Done => 0,
-        MeasurementEnd::Cancelled => interrupted(&out),
-    })
+    match ended.map_err(|error| anyhow!(error))? {
+        MeasurementEnd::Done => has_figures(&table).map(|()| 0),
+        MeasurementEnd::Cancelled => Ok(interrupted(&out)),
+    }
+}
+
+/// A study without a single figure is an error: whoever asked for it would take it for measured.
+fn has_figures(table: &Table) -> Result<()> {
+    let rows = table.json();
+    if rows.iter().any(|row| row["median_ns"].is_number()) {
+        return Ok(());
+    }
+    let reason = rows.iter().find_map(|row| row["detail"].as_str());
+    bail!("no case could be measured: {}", reason.unwrap_or("no reason was given"))
 }
 
 /// Says how long it may take, while there is time to ask for less.

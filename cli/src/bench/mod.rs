@@ -13,6 +13,7 @@ pub(crate) mod pace;
 mod peaks;
 mod plan;
 mod round;
+mod started_by;
 mod still;
 mod variants;
 mod variants_args;

@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use candlescope::Scope;
+use candlescope_core::files::lock_directory;
 use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::method::{Cancel, Event, HostSurroundings, MeasurementEnd, Method, NoSurroundings, Surroundings};
 use candlescope_lab::operands::Element;
@@ -16,6 +17,7 @@ use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Facts, Journal, Manifest, ProcessStart, State, Study};
 use candlescope_lab::suites::Recorder;
 use serde_json::{Map, Value};
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,22 @@ pub(super) fn elements(names: &[String]) -> Result<Vec<Element>> {
         Element::parse(name.trim()).with_context(|| format!("dtype `{name}` is not known; types are {}", known()))
     };
     names.iter().map(parse).collect()
+}
+
+/// Locks the directory of a study for as long as a command measures into it: of two commands, each would number its
+/// process starts without those of the other. A new study's directory is made. The processes that a command starts
+/// measure for it, and take no lock.
+pub(crate) fn lock(out: &Path, resume: bool) -> Result<Option<File>> {
+    if !resume {
+        // One that cannot be made is an error of the study.
+        let _ = std::fs::create_dir_all(out);
+    }
+    lock_directory(out).with_context(|| {
+        format!(
+            "cannot measure into {}: wait until the other command has ended, or name another directory with --out",
+            out.display()
+        )
+    })
 }
 
 /// A study in `out`: a new one, or the one that is gone on with.

@@ -2,12 +2,12 @@
 
 use super::environment::environment;
 use super::operations::{
-    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, state, study, surroundings,
+    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, lock, state, study, surroundings,
     warn_of_debug_build, watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use candlescope_lab::method::{MeasurementEnd, Method};
 use candlescope_lab::peaks::{
     DeviceIdentity, Driver, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
     let how = method(args.quick).seed(args.seed);
     warn_of_debug_build();
     let out = crate::out_dir::chosen(args.out.as_deref(), "peaks", false)?;
+    let _lock = lock(&out, false)?;
     let mut study = study(&out, false, manifest(args, &options, &how, &identity))?;
     begin(&mut study, 0, 0, false)?;
     let mut around = surroundings(&identity);
@@ -73,6 +74,9 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
     write(&study, &peaks)?;
     if ended == MeasurementEnd::Cancelled {
         return Ok(interrupted(&out));
+    }
+    if let Some(why) = nothing_measured(&peaks) {
+        bail!("no peak could be measured: {why}. What is kept of this device stays as it is; study: {}", out.display());
     }
     // Figures of a quick run would make every report wrong, and a few of many would look like all there are.
     let kept = if args.quick || args.no_keep { None } else { Some(store(&peaks)?) };
@@ -131,6 +135,14 @@ fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, shee
     }
 }
 
+/// Why there is no figure at all; `None` where there is one.
+fn nothing_measured(peaks: &Peaks) -> Option<&str> {
+    if !peaks.figures.is_empty() {
+        return None;
+    }
+    Some(peaks.absent.first().map_or("nothing was tried", |absent| absent.reason.as_str()))
+}
+
 /// What is absent, a line for each reason: `launch, gap, graph_gap: absent; …`.
 fn absent(peaks: &Peaks) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
@@ -157,7 +169,26 @@ fn datasheet_value(sheet: &[Peak], kind: PeakKind, dtype: Option<&str>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_lab::peaks::MissingPeak;
+    use candlescope_lab::peaks::{MissingPeak, PeakFigure};
+
+    #[test]
+    fn without_a_figure_the_first_reason_is_told() {
+        let mut peaks = Peaks::new(DeviceIdentity::cpu());
+        let none = |kind, reason: &str| MissingPeak { kind, dtype: None, reason: reason.to_string() };
+        peaks.absent = vec![none(PeakKind::Read, "out of memory"), none(PeakKind::Launch, "nothing is launched")];
+        assert_eq!(nothing_measured(&peaks), Some("out of memory"));
+        peaks.figures.push(PeakFigure {
+            kind: PeakKind::Copy,
+            dtype: None,
+            condition: None,
+            value: 1e9,
+            at: "1 MiB".to_string(),
+            n: 3,
+            range: (1e9, 1e9),
+            measured_ns: None,
+        });
+        assert_eq!(nothing_measured(&peaks), None);
+    }
 
     #[test]
     fn what_is_absent_for_one_reason_is_one_line() {

@@ -5,6 +5,7 @@ use super::bar::Bar;
 use super::bench_args::RoundArgs;
 use super::estimate::Estimate;
 use super::operations::{cancel_on_interrupt, method_of, recording, surroundings_and_journal};
+use super::started_by::StartedBy;
 use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
@@ -30,14 +31,13 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
 }
 
 fn measure(args: &RoundArgs) -> Result<MeasurementEnd> {
-    // Before the model loads, which may take longer than whoever started this process lives.
-    let started_by = parent();
+    let started_by = StartedBy::now();
     let study = Study::open(&args.study)?;
     let manifest = study.manifest();
     let threads = manifest.options.get(super::common_args::THREADS).and_then(Value::as_u64);
     crate::threads::settle(threads.and_then(|n| usize::try_from(n).ok()), None)?;
     if manifest.options.contains_key(candlescope_lab::variants::SUITE) {
-        return super::variants_round::measure(args, &study);
+        return super::variants_round::measure(args, &study, started_by);
     }
     let options: LmOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
@@ -81,8 +81,7 @@ fn measure(args: &RoundArgs) -> Result<MeasurementEnd> {
                 bar.say(&words);
             }
             work.show(event);
-            // Whoever asked for the study is gone (killed): nobody reads what comes, and nobody could stop it.
-            if parent() != started_by {
+            if started_by.is_gone() {
                 cancel.cancel();
             }
         })
@@ -92,16 +91,4 @@ fn measure(args: &RoundArgs) -> Result<MeasurementEnd> {
     drop(host);
     drop(scope.map(Scope::finish));
     Ok(ended?)
-}
-
-/// The process that started this one; another one as soon as that has ended.
-#[cfg(unix)]
-fn parent() -> Option<u32> {
-    Some(std::os::unix::process::parent_id())
-}
-
-/// Elsewhere a process does not learn that.
-#[cfg(not(unix))]
-fn parent() -> Option<u32> {
-    None
 }

@@ -3,6 +3,7 @@
 use super::bar::Bar;
 use super::bench_args::RoundArgs;
 use super::operations::{cancel_on_interrupt, method_of, recording, surroundings_and_journal};
+use super::started_by::StartedBy;
 use super::variants::FILES;
 use anyhow::{Context, Result};
 use candlescope::Scope;
@@ -17,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Measures one round, or records and measures what is measured once.
-pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<MeasurementEnd> {
+pub(super) fn measure(args: &RoundArgs, study: &Study, started_by: StartedBy) -> Result<MeasurementEnd> {
     let manifest = study.manifest();
     let options: VariantOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
@@ -47,6 +48,9 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<MeasurementEnd>
         .observe(|event| {
             bar.show(event);
             work.show(event);
+            if started_by.is_gone() {
+                cancel.cancel();
+            }
         })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut all, &mut journal)?;

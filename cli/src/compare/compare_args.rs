@@ -115,7 +115,7 @@ pub(crate) struct GateArgs {
     #[arg(long, value_name = "DIR", required_unless_present_any = ["save", "prometheus"])]
     pub(super) baseline: Option<PathBuf>,
     /// Save them as the baseline in this directory instead
-    #[arg(long, value_name = "DIR", conflicts_with = "baseline")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["baseline", "html"])]
     pub(super) save: Option<PathBuf>,
     #[command(flatten)]
     pub(super) live: LiveArgs,

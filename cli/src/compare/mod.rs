@@ -65,6 +65,9 @@ fn compared(args: &CompareArgs) -> Result<u8> {
             warn(a.runs.iter().chain(&b.runs).flat_map(|run| &run.noticed));
             shown(&compare(&a, &b, &options)?, &args.judging)
         }
+        (Target::Studies(_), Target::Studies(_)) if args.programs => {
+            bail!("--programs puts two runs side by side, and {name_a} and {name_b} are studies: give one run of each")
+        }
         (Target::Studies(of_a), Target::Studies(of_b)) => {
             let a = cases_of(&name_a, &of_a, &limits)?;
             let b = cases_of(&name_b, &of_b, &limits)?;

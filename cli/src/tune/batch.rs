@@ -5,7 +5,7 @@ use super::tune_args::{BatchArgs, MetricArg};
 use crate::bench::THREADS;
 use crate::bench::environment::environment;
 use crate::bench::operations::{
-    begin, cancel_on_interrupt, end, last_repetition, state, surroundings_of, warn_of_debug_build, watch,
+    begin, cancel_on_interrupt, end, last_repetition, lock, state, surroundings_of, warn_of_debug_build, watch,
 };
 use crate::options::MAX_BATCH;
 use crate::output::{note, printable, say};
@@ -59,6 +59,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let mut plan = manifest(args, &options);
     args.subject.settle_threads(&mut plan)?;
     let out = crate::out_dir::chosen(args.out.as_deref(), "tune-batch", false)?;
+    let _lock = lock(&out, false)?;
     let mut study = Study::create(&out, plan)?;
     begin(&mut study, 0, 0, false)?;
     let mut around = surroundings_of(&args.subject.device);

@@ -59,6 +59,7 @@ impl RunCommand {
         kept: &str,
         limit: Option<Duration>,
     ) -> Result<Option<PathBuf>, CompareFailed> {
+        is_text(out)?;
         let text = self.text.replace(OUT, &quoted(out));
         let start = |cause| CompareFailed::Start { command: self.name.clone(), cause };
         let output = File::create(printed).map_err(|cause| CompareFailed::Write { path: printed.into(), cause })?;
@@ -212,6 +213,14 @@ fn program(text: &str) -> &str {
     first.map_or("a program", |word| word.rsplit(['/', '\\']).next().unwrap_or(word).trim_matches(['"', '\'']))
 }
 
+/// Commands are told where to record in text, which a path has to be: another one would send the run elsewhere.
+pub(super) fn is_text(out: &Path) -> Result<(), CompareFailed> {
+    match out.to_str() {
+        Some(_) => Ok(()),
+        None => Err(CompareFailed::NotText { path: out.to_path_buf() }),
+    }
+}
+
 /// A path as one word for the shell that runs the command.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -222,15 +231,20 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// The variable's value with the run's directory in place of any other.
+/// The variable's value with the run's directory in place of any other. A comma in the path is written as the variable
+/// wants it: without a backslash before it, it would end the path.
 fn variable(given: Option<&str>, out: &Path) -> String {
-    let ours = [format!("parquet={}", out.display()), "report=off".to_string()];
+    let path = out.display().to_string().replace(',', "\\,");
+    let ours = [format!("parquet={path}"), "report=off".to_string()];
     kept(given).map(str::to_string).chain(ours).collect::<Vec<_>>().join(",")
 }
 
-/// What is kept of the variable's value.
+/// What is kept of the variable's value, whose entries are as they are written there: a comma behind a backslash is part of
+/// one.
 fn kept(given: Option<&str>) -> impl Iterator<Item = &str> {
-    let all = given.unwrap_or_default().split(',').map(str::trim);
+    let mut before = ' ';
+    let ends = move |letter: char| std::mem::replace(&mut before, letter) != '\\' && letter == ',';
+    let all = given.unwrap_or_default().split(ends).map(str::trim);
     all.filter(|key| !key.is_empty() && !key.starts_with("parquet") && !key.starts_with("report"))
 }
 
@@ -326,6 +340,35 @@ mod tests {
         let path = dir.path().join("with space");
         assert!(shell(&format!("mkdir {}", quoted(&path))).status().unwrap().success());
         assert!(path.is_dir());
+    }
+
+    /// What the recorder reads is what the command was told.
+    #[test]
+    fn a_comma_in_the_path_does_not_end_it() {
+        use candlescope::env::EnvConfig;
+        let wanted = |path: &str, more: &[(&str, &str)]| {
+            let mut wanted = EnvConfig::default();
+            for (key, value) in [("parquet", path), ("report", "off")].iter().chain(more) {
+                wanted.set(key, value).unwrap();
+            }
+            wanted
+        };
+        for path in ["a,b", "a,report", "a\\,b", "a\\b,,c", "plain"] {
+            assert_eq!(EnvConfig::parse(&variable(None, Path::new(path))), Ok(wanted(path, &[])), "{path}");
+        }
+        let both = variable(Some("parquet=old\\,er,perfetto=x\\,y.pftrace"), Path::new("a,b"));
+        assert_eq!(EnvConfig::parse(&both), Ok(wanted("a,b", &[("perfetto", "x,y.pftrace")])), "{both}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_text_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"a\xff"));
+        let command = RunCommand::new("true", 'A', false);
+        let error = command.run(&out, &dir.path().join("printed.txt"), || false, "kept", None).unwrap_err().to_string();
+        assert!(error.contains("is no text in UTF-8") && error.contains("--out"), "{error}");
+        assert!(!dir.path().join("printed.txt").exists(), "nothing was started");
     }
 
     #[test]

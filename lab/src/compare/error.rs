@@ -32,6 +32,9 @@ pub enum CompareFailed {
     /// The output directory is in use.
     #[error("{path} is not empty: name another directory with --out", path = path.display())]
     NotEmpty { path: PathBuf },
+    /// A command cannot be told of the output directory.
+    #[error("the path {path} is no text in UTF-8, in which commands are told where to record: name another one with --out", path = path.display())]
+    NotText { path: PathBuf },
     /// A file cannot be written.
     #[error("cannot write {path}: {cause}. Free space, remove what stands there, or name another directory", path = path.display())]
     Write { path: PathBuf, cause: std::io::Error },

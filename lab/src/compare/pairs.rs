@@ -5,7 +5,7 @@
 //! pairs ([`candlescope_compare::paired_median`]), so it may end when the answer is there, when the user has
 //! enough, or when a program fails.
 
-use super::command::RunCommand;
+use super::command::{RunCommand, is_text};
 use super::error::CompareFailed;
 use crate::method::Cancel;
 use candlescope_compare::{
@@ -299,6 +299,7 @@ pub fn take_run(
 }
 
 fn prepare(out: &Path) -> Result<(), CompareFailed> {
+    is_text(out)?;
     let failed = |cause| CompareFailed::Write { path: out.to_path_buf(), cause };
     std::fs::create_dir_all(out).map_err(failed)?;
     match std::fs::read_dir(out).map_err(failed)?.next() {

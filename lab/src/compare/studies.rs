@@ -19,10 +19,15 @@ pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) 
     for (prefix, dir) in studies {
         let study = Study::open(dir)?;
         let records = study.records()?;
+        let fingerprint = study.manifest().fingerprint();
         if side.cases.is_empty() {
-            side.fingerprint = study.manifest().fingerprint();
+            side.fingerprint = fingerprint.clone();
         }
-        for summary in summaries(&study.manifest().cases, &records) {
+        let measured = summaries(&study.manifest().cases, &records);
+        if !prefix.is_empty() && measured.iter().any(|summary| !summary.plain.is_empty()) {
+            side.studies.insert(prefix.clone(), fingerprint);
+        }
+        for summary in measured {
             let key = match prefix.is_empty() {
                 true => summary.case.key(),
                 false => format!("{prefix}: {}", summary.case.key()),

@@ -99,14 +99,14 @@ pub fn store(peaks: &Peaks) -> Result<PathBuf, PeaksError> {
 }
 
 /// Keeps `peaks` in a file of any name in place of what it holds, except for
-/// [element types that were not measured](Peaks::with_other_types_of). A file that is damaged, or of another device, is
+/// [figures that were not measured this time](Peaks::completed_by). A file that is damaged, or of another device, is
 /// replaced as a whole.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn keep(path: &Path, peaks: &Peaks) -> Result<(), PeaksError> {
     match read(path, &peaks.device) {
-        Ok(Some(before)) => write(path, &peaks.clone().with_other_types_of(&before)),
+        Ok(Some(before)) => write(path, &peaks.clone().completed_by(&before)),
         _ => write(path, peaks),
     }
 }

@@ -4,7 +4,6 @@ use super::identity::{DeviceIdentity, DeviceKind};
 use candlescope_core::numbers::day;
 use candlescope_work::devices::{MEASURED_FORMAT, Origin, Peak, PeakKind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// Version of the file's format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -115,31 +114,42 @@ impl Peaks {
         }
     }
 
-    /// These peaks, and what `before` has of element types that were not tried this time, each with its own day. Nothing
-    /// is taken over where the device, its driver, candle or the number of threads was another one: the file says these
-    /// once, of all figures.
+    /// These peaks, and the figures of `before` that are not among them, each with its own day: those of element types that
+    /// were not tried this time, and of what was tried and failed. Nothing is taken over where the device, its driver,
+    /// candle or the number of threads was another one: the file says these once, of all figures.
     #[must_use]
-    pub fn with_other_types_of(mut self, before: &Self) -> Self {
-        let same =
+    pub fn completed_by(mut self, before: &Self) -> Self {
+        let is_same =
             self.device.is_same(&before.device) && (&self.candle, self.threads) == (&before.candle, before.threads);
-        let of_product = |kind: PeakKind, dtype: &Option<String>| dtype.clone().filter(|_| kind == PeakKind::Flops);
-        let figures = self.figures.iter().filter_map(|figure| of_product(figure.kind, &figure.dtype));
-        let absent = self.absent.iter().filter_map(|absent| of_product(absent.kind, &absent.dtype));
-        let tried: BTreeSet<String> = figures.chain(absent).collect();
-        let other = |kind, dtype| same && of_product(kind, dtype).is_some_and(|dtype| !tried.contains(&dtype));
-        let figures = before.figures.iter().filter(|figure| other(figure.kind, &figure.dtype)).cloned();
-        let figures: Vec<PeakFigure> = figures.collect();
-        if !figures.is_empty() {
+        if !is_same {
+            return self;
+        }
+        let figure_of = |figure: &PeakFigure| (figure.kind, figure.dtype.clone(), figure.condition);
+        let measured: Vec<_> = self.figures.iter().map(figure_of).collect();
+        let others = before.figures.iter().filter(|figure| !measured.contains(&figure_of(figure)));
+        let taken_over: Vec<PeakFigure> = others
+            .map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure.clone() })
+            .collect();
+        if !taken_over.is_empty() {
             let unknown = before.disturbed.iter().filter(|sentence| !self.disturbed.contains(sentence)).cloned();
             let unknown: Vec<String> = unknown.collect();
             self.disturbed.extend(unknown);
         }
-        self.figures.extend(
-            figures
-                .into_iter()
-                .map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure }),
-        );
-        self.absent.extend(before.absent.iter().filter(|absent| other(absent.kind, &absent.dtype)).cloned());
+        let missing_of = |absent: &MissingPeak| (absent.kind, absent.dtype.clone());
+        let tried: Vec<_> = self
+            .absent
+            .iter()
+            .map(missing_of)
+            .chain(self.figures.iter().map(|figure| (figure.kind, figure.dtype.clone())))
+            .collect();
+        let still_absent = before.absent.iter().filter(|absent| !tried.contains(&missing_of(absent))).cloned();
+        self.absent.extend(still_absent);
+        // What failed this time and is there of another day is not absent.
+        let is_there = |absent: &MissingPeak| {
+            taken_over.iter().any(|figure| (figure.kind, &figure.dtype) == (absent.kind, &absent.dtype))
+        };
+        self.absent.retain(|absent| !is_there(absent));
+        self.figures.extend(taken_over);
         self.sort();
         self
     }

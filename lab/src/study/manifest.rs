@@ -1,5 +1,6 @@
 //! `study.json`.
 
+use super::begun_elsewhere::begun_elsewhere;
 use super::journal::Records;
 use crate::method::{CaseEnd, CaseId, Method};
 use candlescope_compare::Fingerprint;
@@ -138,6 +139,13 @@ impl Manifest {
             return Some("how cases are measured".into());
         }
         (self.cases != other.cases).then(|| "its cases".to_string())
+    }
+
+    /// What of the machine, the GPU or the build is different where the plan `here` was made; `None` if nothing is.
+    pub(super) fn begun_elsewhere(&self, records: &Records, here: &Self) -> Option<String> {
+        let mut known = self.environment.clone();
+        known.extend(records.facts.environment.clone());
+        begun_elsewhere(&known, &here.environment)
     }
 
     /// Whether it is of a GPU, by the option `device`.

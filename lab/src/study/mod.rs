@@ -13,6 +13,7 @@
 //! tables are made of it at the end, or by whoever goes on with the study.
 
 mod bars;
+mod begun_elsewhere;
 mod chart;
 mod journal;
 mod manifest;
@@ -92,11 +93,11 @@ impl Study {
     }
 
     /// Opens the study in `dir` to go on with it: it must be of the same cases, with the same options, and have its
-    /// journal.
+    /// journal. What was measured has to be of the machine, the GPU and the build in the environment of `planned`.
     ///
     /// # Errors
-    /// When there is none, it is of something else, or its journal has not what its results have. Nothing is written
-    /// then.
+    /// When there is none, it is of something else or was begun elsewhere, or its journal has not what its results have.
+    /// Nothing is written then.
     pub fn resume(dir: impl Into<PathBuf>, planned: &Manifest) -> Result<Self, StudyError> {
         let dir = dir.into();
         // One that was killed before its first file was whole had measured nothing: it begins anew.
@@ -104,11 +105,17 @@ impl Study {
         if killed && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()) {
             return Self::create(dir, planned.clone());
         }
-        let study = Self::open(dir)?;
+        let mut study = Self::open(dir)?;
         if let Some(what) = study.manifest.differs(planned) {
             return Err(StudyError::Different { path: study.dir, what });
         }
-        study.whole_records()?;
+        let records = study.whole_records()?;
+        if records.samples.is_empty() && records.stopped.is_empty() {
+            // Where nothing was measured, nothing can be mixed: it begins here.
+            study.manifest.environment.extend(planned.environment.clone());
+        } else if let Some(what) = study.manifest.begun_elsewhere(&records, planned) {
+            return Err(StudyError::Elsewhere { path: study.dir, what });
+        }
         Ok(study)
     }
 

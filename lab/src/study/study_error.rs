@@ -27,6 +27,13 @@ pub enum StudyError {
         path = path.display()
     )]
     Different { path: PathBuf, what: String },
+    /// The study in the directory was measured on another machine or GPU, or with another build.
+    #[error(
+        "the study in {path} was begun elsewhere ({what}), and samples of two machines, GPUs or builds are not those of \
+         one study: go on with it where it was begun, or measure anew in another directory (--out)",
+        path = path.display()
+    )]
+    Elsewhere { path: PathBuf, what: String },
     /// A file cannot be written.
     #[error(
         "cannot write {path}: {cause}; samples so far are in the study's journal: {remedy}",

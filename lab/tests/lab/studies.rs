@@ -160,6 +160,53 @@ fn what_is_there_is_not_overwritten() {
     assert!(error.contains("cannot write") && error.contains("file/s"), "{error}");
 }
 
+/// A study, of which the journal says this of the machine, is not gone on with on another one.
+#[test]
+fn samples_of_two_machines_are_not_one_study() {
+    let planned = |facts: &[(&str, serde_json::Value)]| {
+        let mut planned = manifest(&["a", "b"]);
+        planned.environment.extend(facts.iter().map(|(key, value)| (key.to_string(), value.clone())));
+        planned
+    };
+    let gpu = |id: &str| serde_json::json!([{ "name": "NVIDIA H200", "uuid": id }]);
+    let here: [(&str, serde_json::Value); 4] = [
+        ("cpu_model", "This CPU".into()),
+        ("gpus", gpu("GPU-1")),
+        ("nvidia_driver", "580.1".into()),
+        ("pid", 1.into()),
+    ];
+    for (fact, there) in [
+        ("cpu_model", "Another CPU".into()),
+        ("gpus", gpu("GPU-2")),
+        ("nvidia_driver", "570.2".into()),
+        ("candle", "0.1.0".into()),
+        // What changes from start to start, and what is not known here, is no other machine.
+        ("pid", 2.into()),
+        ("compute_threads", 3.into()),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let study = Study::create(dir.path().join("s"), manifest(&["a", "b"])).unwrap();
+        let mut environment: serde_json::Map<_, _> =
+            here.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
+        environment.insert(fact.to_string(), there);
+        let facts = Facts { environment, ..Facts::default() };
+        study.journal().unwrap().facts(facts).unwrap();
+        // As long as nothing was measured, nothing can be mixed.
+        Study::resume(study.dir(), &planned(&here)).unwrap();
+        round(&study, &["a"], 0, &[Ok(MS)]);
+        let before = fs::read(study.dir().join("study.json")).unwrap();
+        match (fact, Study::resume(study.dir(), &planned(&here))) {
+            ("pid" | "compute_threads", resumed) => assert_eq!(resumed.unwrap().manifest().cases.len(), 2),
+            (_, resumed) => {
+                let error = resumed.unwrap_err().to_string();
+                assert!(error.contains(&format!("begun elsewhere ({fact} was ")), "{error}");
+                assert!(error.contains("--out") && error.contains(&study.dir().display().to_string()), "{error}");
+            }
+        }
+        assert_eq!(fs::read(study.dir().join("study.json")).unwrap(), before, "nothing is written");
+    }
+}
+
 /// A directory that came from others, such as a repository, may hold a link or a pipe in place of the journal.
 #[cfg(unix)]
 #[test]

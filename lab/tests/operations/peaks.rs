@@ -64,6 +64,32 @@ fn a_measurement_of_some_types_keeps_the_others_with_their_day() {
 }
 
 #[test]
+fn what_was_tried_and_failed_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cpu.json");
+    let (mut before, mut now) = (peaks(), peaks());
+    before.measured_ns = 1_773_446_400_000_000_000;
+    let missing = |kind, reason: &str| MissingPeak { kind, dtype: None, reason: reason.to_string() };
+    before.absent = vec![missing(PeakKind::Launch, "nothing is launched")];
+    keep(&path, &before).unwrap();
+    let read_before = before.of(PeakKind::Read).next().unwrap().clone();
+    for figure in &mut now.figures {
+        figure.value *= 2.0;
+    }
+    now.figures.retain(|figure| figure.kind != PeakKind::Read);
+    now.absent =
+        vec![missing(PeakKind::Read, "out of memory"), missing(PeakKind::Launch, "nothing is launched, as ever")];
+    keep(&path, &now).unwrap();
+    let kept = read(&path, &now.device).unwrap().unwrap();
+    let reading: Vec<&PeakFigure> = kept.of(PeakKind::Read).collect();
+    assert_eq!(reading, [&PeakFigure { measured_ns: Some(before.measured_ns), ..read_before }]);
+    assert_eq!(kept.absent, now.absent[1..], "reading is not absent, and each reason stands once");
+    // What was measured is the new one.
+    assert_eq!((kept.flops("f32").unwrap().value, kept.flops("f32").unwrap().measured_ns), (200e9, None));
+    assert_eq!(kept.figures.len(), before.figures.len());
+}
+
+#[test]
 fn a_damaged_file_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peaks.json");
