@@ -453,14 +453,14 @@ HEALTH = dashboard(
         ("Loss", 8, 10, [
             ("Intervals", "ops", "Intervals a second by what became of them; anything but recorded is loss.", "timeseries",
              [(rate("candlescope_intervals_total", I, "outcome"), "{{outcome}}")]),
-            ("Records", "ops", "Records a second by exporter and outcome; anything but exported was dropped, and this is why.", "timeseries",
+            ("Records", "ops", "Records a second by exporter and outcome; anything but exported was dropped, and this is why. disk_budget removes what had been exported.", "timeseries",
              [(rate("candlescope_records_total", I, "exporter, outcome"), "{{exporter}} {{outcome}}")]),
             ("Requests and samples lost", "ops", "Requests and samples a second that never became records.", "timeseries",
              [(rate("candlescope_lost_total", I, "kind"), "{{kind}}")]),
         ]),
         ("Queue and cost", 8, 8, [
-            ("Queue", "short", "Records that exporters have received and not settled; at 262,144 a queue drops.", "timeseries",
-             [(f"sum by (exporter) (candlescope_records_pending{{{I}}})", "{{exporter}}")], (), "records"),
+            ("Queue", "percentunit", "Records that wait for an exporter, as a share of those that its queue holds: at 100 % it drops.", "timeseries",
+             [(f"max by (exporter) (candlescope_records_pending{{{I}}} / candlescope_records_pending_limit{{{I}}})", "{{exporter}}")]),
             ("Overhead over time", "percentunit", "Time taken from the application's threads over time in steps (derived).", "timeseries",
              [(f"max by (instance) (candlescope_overhead_ratio{{{I}}})", "{{instance}}")]),
             ("Intervals without series of their own", "ops",
@@ -600,8 +600,8 @@ DEPLOY = dashboard(
             ("Tokens a second while steps run, before and after", "short", "Mean by phase, over the union of the steps' times.", "stat",
              [(f"avg by (phase) (avg_over_time(candlescope_tokens_per_second{{{I}}}{when}))", "{{phase}} " + name)
               for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
-            ("Energy a token, before and after", "joule", "All energy of the GPUs over the output tokens of ended requests: gross, idling is in it.", "stat",
-             both(lambda when: over(increases("hw_energy_joules_total", I, "", when),
+            ("Energy a token, before and after", "joule", "All energy of the GPUs over the output tokens of ended requests: gross, idling is in it. A GPU that several processes sample counts once.", "stat",
+             both(lambda when: over(f"sum(max by (hw_id) (increase(hw_energy_joules_total{{{I}}}{when})))",
                                     increases("candlescope_tokens_total", f'{I},type="output"', "", when)))),
             ("Step duration, before and after", "s", "Mean duration of a step on the host, by phase.", "stat",
              [(over(increases("candlescope_phase_seconds_total", f'{I},clock="host"', "phase", when),

@@ -62,6 +62,10 @@ pub mod fuzz;
 #[cfg(any(feature = "kineto", feature = "firefox", feature = "pprof"))]
 pub mod gzip;
 #[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
+#[cfg_attr(
+    not(all(feature = "chrome", feature = "perfetto", feature = "kineto")),
+    allow(dead_code, reason = "each format uses a part of it")
+)]
 mod kernel_tracks;
 #[doc(hidden)]
 #[cfg(feature = "kineto")]

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, Exporter, Ledger, RecordKind, SampleRecord, Session};
+use candlescope_core::{Batch, ExportError, Exporter, Ledger, RecordKind, SampleRecord, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use candlescope_testkit::Decoder;
 use candlescope_testkit::records::many_paths;
@@ -291,12 +291,29 @@ fn samples_without_room_are_dropped_for_the_limit_and_the_account_is_exact() {
     assert_eq!(ledger.pending(RecordKind::Sample), 0);
 }
 
+/// Takes what comes and accounts for it only at the end, as one that writes large segments does.
+struct Keeps;
+
+impl Exporter for Keeps {
+    fn name(&self) -> &'static str {
+        "keeps"
+    }
+    fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
+        Ok(())
+    }
+    fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+        RecordKind::ALL.into_iter().for_each(|kind| ledger.exported(kind, ledger.pending(kind)));
+        Ok(())
+    }
+}
+
 #[test]
 fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
     let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
     let endpoint = exporter.endpoint();
     let memory = candlescope_core::MemoryExporter::new();
-    let (layer, session) = Session::builder().exporter(memory).exporter(exporter).start().expect("starts");
+    let builder = Session::builder().exporter(memory).exporter(Keeps).exporter(exporter);
+    let (layer, session) = builder.start().expect("starts");
     let address = endpoint.address().expect("listens");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let request = candlescope_core::llm::Request::new("chat", "tiny").prompt_tokens(3);
@@ -318,6 +335,9 @@ fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
         "gen_ai_server_request_duration_seconds_count{gen_ai_request_model=\"tiny\"} 1",
         "candlescope_records_total{exporter=\"memory\",outcome=\"exported\"} 152",
         "candlescope_records_pending{exporter=\"memory\"} 0",
+        "candlescope_records_total{exporter=\"keeps\",outcome=\"exported\"} 0",
+        "candlescope_records_pending{exporter=\"keeps\"} 0",
+        "candlescope_records_pending_limit{exporter=\"keeps\"} 262144",
     ] {
         assert!(text.contains(&format!("\n{line}\n")), "{line} is not in\n{text}");
     }

@@ -55,14 +55,15 @@ impl Counters {
         let mut all = Self::default();
         for (series, value) in &found {
             let name = series.split('{').next().unwrap_or_default();
-            let phase = || label(series, "phase").map(clean).unwrap_or_default();
+            let phase = || label(series, "phase").as_deref().map(clean).unwrap_or_default();
             let add = |map: &mut BTreeMap<String, f64>| *map.entry(phase()).or_default() += value;
             match name {
                 RUN => {
-                    all.run = label(series, "run_id").map(clean);
-                    all.model = label(series, "model").map(clean).filter(|model| !model.is_empty());
+                    all.run = label(series, "run_id").as_deref().map(clean);
+                    let model = label(series, "model").as_deref().map(clean);
+                    all.model = model.filter(|model| !model.is_empty());
                 }
-                PHASE_SECONDS if label(series, "clock") == Some("host") => {
+                PHASE_SECONDS if label(series, "clock").as_deref() == Some("host") => {
                     add(&mut all.phase_seconds);
                 }
                 STEP_TOKENS => add(&mut all.tokens),

@@ -288,6 +288,10 @@ impl Chrome {
                 let _ = write!(out, ",\"{name}\":{value}");
             }
         }
+        // JSON has no other numbers.
+        if let Some(payload) = span.payload.filter(|payload| payload.is_finite()) {
+            let _ = write!(out, ",\"payload\":{payload}");
+        }
         let words = [
             ("phase", span.phase.map(|p| p.as_str())),
             ("ran", self.runs.of(span.seq)),

@@ -9,8 +9,8 @@ use super::sample_series::Samples;
 use super::utilisation::Utilisation;
 use candlescope_core::run::{RunManifest, env_key, model_key, option_key};
 use candlescope_core::{
-    Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanRecord, Stats, StepRecord,
-    cut_text,
+    Batch, DropReason, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanRecord, Stats,
+    StepRecord, cut_text,
 };
 use prometheus::core::Collector;
 use prometheus::{
@@ -140,6 +140,7 @@ pub(crate) struct Aggregate {
 
     records: IntCounterVec,
     pending: GaugeVec,
+    pending_limit: GaugeVec,
     intervals: IntCounterVec,
     lost: IntCounterVec,
     /// Registered with the first value: no overhead is known before the first step.
@@ -222,6 +223,7 @@ impl Aggregate {
             kernel_seconds: seconds(&cat::KERNEL_SECONDS)?,
             records: counters(&cat::RECORDS)?,
             pending: gauges(&cat::RECORDS_PENDING)?,
+            pending_limit: gauges(&cat::RECORDS_PENDING_LIMIT)?,
             intervals: counters(&cat::INTERVALS)?,
             lost: counters(&cat::LOST)?,
             overhead: None,
@@ -477,13 +479,17 @@ impl Aggregate {
             for (reason, n) in exporter.dropped.values().flatten() {
                 *dropped.entry(reason).or_default() += n;
             }
-            raise(self.records.with_label_values(&[name, "exported"]), exported);
+            // What a budget removed again had been exported, and a counter does not fall.
+            let removed = dropped.get(DropReason::DiskBudget.as_str()).copied().unwrap_or(0);
+            raise(self.records.with_label_values(&[name, "exported"]), exported + removed);
             for (reason, n) in &dropped {
                 raise(self.records.with_label_values(&[name, *reason]), *n);
             }
-            let received: u64 = exporter.received.values().sum();
-            let settled = exported + dropped.values().sum::<u64>();
-            self.pending.with_label_values(&[name]).set(received.saturating_sub(settled) as f64);
+        }
+        for queue in &stats.queues {
+            let name = queue.exporter.as_str();
+            self.pending.with_label_values(&[name]).set(queue.queued as f64);
+            self.pending_limit.with_label_values(&[name]).set(queue.limit as f64);
         }
         let loss = &stats.loss;
         for (outcome, n) in [

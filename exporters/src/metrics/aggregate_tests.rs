@@ -2,7 +2,7 @@
 
 use super::*;
 use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
-use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord};
+use candlescope_core::{ExporterQueue, GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord};
 use candlescope_testkit::records;
 use candlescope_testkit::with;
 use prometheus::{Encoder, TextEncoder};
@@ -360,6 +360,22 @@ fn samples_become_families_with_labels() {
     assert_eq!(value(&a, "hw_energy_joules_total{hw_id=\"GPU-1\"}"), Some(2.0));
 }
 
+/// 0.253 + (1.393 - 0.253) is more than 1.393 by the last bit. To Prometheus, a counter that falls has started again.
+#[test]
+fn a_counter_does_not_fall_by_a_rounding_error() {
+    let mut a = aggregate(1);
+    let shown: Vec<f64> = [0.253, 1.393, 1.393, 1.394]
+        .map(|joules| {
+            let mut batch = Batch::default();
+            batch.samples = vec![sample("GPU-1", "hw_energy_joules_total", joules)];
+            assert_eq!(a.add(&batch), 0);
+            value(&a, "hw_energy_joules_total{hw_id=\"GPU-1\"}").expect("a value")
+        })
+        .into();
+    assert!(shown.is_sorted(), "{shown:?}");
+    assert!((shown[3] - 1.394).abs() < 1e-12, "{shown:?}");
+}
+
 #[test]
 fn samples_that_cannot_be_shown_are_refused_not_swallowed() {
     let mut a = aggregate(1);
@@ -383,6 +399,9 @@ fn stats(exported: u64, full: u64, received: u64) -> Stats {
         dropped: BTreeMap::from([("spans".to_string(), BTreeMap::from([("queue_full".to_string(), full)]))]),
         last_error: None,
     });
+    let mut queue = ExporterQueue::default();
+    (queue.exporter, queue.queued, queue.limit) = ("parquet".into(), 2, 1_000);
+    stats.queues.push(queue);
     stats.overhead_ratio = (received > 10).then_some(0.25);
     stats
 }
@@ -397,7 +416,9 @@ fn the_sessions_account_is_shown_as_it_stands() {
     for (series, expected) in [
         ("candlescope_records_total{exporter=\"parquet\",outcome=\"exported\"}", 50.0),
         ("candlescope_records_total{exporter=\"parquet\",outcome=\"queue_full\"}", 4.0),
-        ("candlescope_records_pending{exporter=\"parquet\"}", 6.0),
+        // The six that it has neither exported nor dropped are not in its queue.
+        ("candlescope_records_pending{exporter=\"parquet\"}", 2.0),
+        ("candlescope_records_pending_limit{exporter=\"parquet\"}", 1_000.0),
         ("candlescope_intervals_total{outcome=\"recorded\"}", 90.0),
         ("candlescope_intervals_total{outcome=\"ring_full\"}", 10.0),
         ("candlescope_lost_total{kind=\"requests\"}", 2.0),
@@ -405,6 +426,26 @@ fn the_sessions_account_is_shown_as_it_stands() {
     ] {
         assert_eq!(value(&a, series), Some(expected), "{series}");
     }
+}
+
+/// Segments that a budget removes are written no less: their records move from exported to dropped.
+#[test]
+fn what_a_disk_budget_removes_stays_exported() {
+    let mut a = aggregate(1);
+    let removed = |exported: u64, removed: u64| {
+        let mut stats = stats(exported, 0, exported + removed);
+        let reasons = BTreeMap::from([("disk_budget".to_string(), removed)]);
+        stats.exporters[0].dropped = BTreeMap::from([("spans".to_string(), reasons)]);
+        stats
+    };
+    let exported = |a: &Aggregate| value(a, "candlescope_records_total{exporter=\"parquet\",outcome=\"exported\"}");
+    a.account(&removed(100, 0));
+    assert_eq!(exported(&a), Some(100.0));
+    // 50 more are written, and the oldest 50 removed.
+    a.account(&removed(100, 50));
+    assert_eq!(exported(&a), Some(150.0));
+    let series = "candlescope_records_total{exporter=\"parquet\",outcome=\"disk_budget\"}";
+    assert_eq!(value(&a, series), Some(50.0));
 }
 
 #[test]

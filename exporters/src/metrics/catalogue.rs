@@ -175,10 +175,12 @@ pub(crate) const PATHS_OVERFLOW: Metric = counter(
 pub(crate) const RECORDS: Metric = counter(
     "candlescope_records_total",
     &["exporter", "outcome"],
-    "Records of all kinds by exporter: exported, or dropped and why",
+    "Records of all kinds by exporter: exported, or dropped and why; those of disk_budget had been exported",
 );
 pub(crate) const RECORDS_PENDING: Metric =
-    gauge("candlescope_records_pending", &["exporter"], "Records an exporter received and has not settled: its queue");
+    gauge("candlescope_records_pending", &["exporter"], "Records in an exporter's queue");
+pub(crate) const RECORDS_PENDING_LIMIT: Metric =
+    gauge("candlescope_records_pending_limit", &["exporter"], "Records that an exporter's queue holds at most");
 pub(crate) const INTERVALS: Metric = counter(
     "candlescope_intervals_total",
     &["outcome"],
@@ -233,6 +235,7 @@ pub const METRICS: &[Metric] = &[
     PATHS_OVERFLOW,
     RECORDS,
     RECORDS_PENDING,
+    RECORDS_PENDING_LIMIT,
     INTERVALS,
     LOST,
     OVERHEAD,
@@ -364,6 +367,8 @@ mod tests {
             ("candlescope_gpu_clock_hertz", &["hw_id", "domain"]),
             ("candlescope_gpu_throttled", &["hw_id", "reason"]),
             ("candlescope_records_total", &["exporter", "outcome"]),
+            ("candlescope_records_pending", &["exporter"]),
+            ("candlescope_records_pending_limit", &["exporter"]),
             ("candlescope_overhead_ratio", &[]),
         ] {
             let metric = METRICS.iter().chain(SAMPLES).find(|m| m.name == name);

@@ -2,7 +2,7 @@
 
 use super::tests::{MS, aggregate, span, spans, step, steps, text, value};
 use super::*;
-use candlescope_core::{GpuTime, KernelRecord};
+use candlescope_core::{GpuTime, KernelRecord, Served};
 use candlescope_testkit::records;
 use candlescope_testkit::with;
 use serde_json::json;
@@ -196,6 +196,16 @@ fn live_a_window_of_kernels_does_not_count_others_work_as_idle() {
 /// A cold request, in which a step of 10 s moves 1 GB in 100 tokens, then one at 100 tokens/s.
 #[test]
 fn warm_up_is_in_no_live_figure_but_its_own() {
+    warm_up_counts_apart(false);
+}
+
+/// Such steps say whom they serve, and are of no request of their own.
+#[test]
+fn warm_up_of_steps_that_requests_share_is_in_no_live_figure_but_its_own() {
+    warm_up_counts_apart(true);
+}
+
+fn warm_up_counts_apart(shared: bool) {
     let told = |warmup: u64| {
         let mut a = aggregate(10);
         let options = BTreeMap::from([("warmup".to_string(), json!(warmup))]);
@@ -204,6 +214,9 @@ fn warm_up_is_in_no_live_figure_but_its_own() {
         for (request, start, end) in [(1, 0, 10_000), (2, 10_000, 11_000)] {
             let mut one = step(Some(Phase::Decode), Some(request), start, end);
             (one.step, one.bytes, one.tokens) = (request, Some(1_000_000_000), Some(100));
+            if shared {
+                (one.request, one.serves) = (None, vec![Served::new(request, 100, 100)]);
+            }
             let mut batch = spans(vec![span(0, "decode", (end - start) * MS, None)]);
             batch.spans[0].step = Some(request);
             batch.steps = vec![one];

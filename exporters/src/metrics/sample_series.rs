@@ -22,7 +22,8 @@ enum Family {
 #[derive(Debug)]
 enum Series {
     Gauge(Gauge),
-    Counter(Counter),
+    /// With the last sample. What the counter shows is a sum of differences and may miss it by a rounding error.
+    Counter(Counter, f64),
 }
 
 /// The series made from samples.
@@ -51,7 +52,7 @@ impl Samples {
         if self.count >= MAX_SERIES {
             return false;
         }
-        let Some(series) = self.make(sample) else { return false };
+        let Some(mut series) = self.make(sample) else { return false };
         series.set(sample.value);
         self.count += 1;
         self.series.entry(sample.metric).or_default().insert(sample.device.clone(), series);
@@ -100,25 +101,27 @@ impl Samples {
         });
         Some(match made.as_ref()? {
             Family::Gauges(family) => Series::Gauge(family.get_metric_with_label_values(&values).ok()?),
-            Family::Counters(family) => Series::Counter(family.get_metric_with_label_values(&values).ok()?),
+            Family::Counters(family) => Series::Counter(family.get_metric_with_label_values(&values).ok()?, 0.0),
         })
     }
 }
 
 impl Series {
-    fn set(&self, value: f64) {
+    fn set(&mut self, value: f64) {
         match self {
             Series::Gauge(gauge) => gauge.set(value),
-            Series::Counter(counter) => {
+            Series::Counter(counter, last) => {
                 // Samples contain the counter's value. If it fell, the driver was reloaded, and our counter starts
                 // again too.
-                if value < counter.get() {
+                if value < *last {
                     counter.reset();
+                    *last = 0.0;
                 }
                 // The crate panics on negative increments, and a collector may deliver any value.
-                let step = value - counter.get();
+                let step = value - *last;
                 if step > 0.0 {
                     counter.inc_by(step);
+                    *last = value;
                 }
             }
         }

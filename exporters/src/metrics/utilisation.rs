@@ -220,7 +220,7 @@ impl Utilisation {
         if step.step >= self.known_from {
             self.known.insert(step.step);
         }
-        let warm = super::warms_up(step.request, self.warmup);
+        let warm = super::step_warms_up(step, self.warmup);
         // A sequence that has ended is computed on with the others, but yields no token.
         let tokens = step.new_tokens.or(step.tokens).map(u64::from);
         let work = [step.flops, step.bytes, tokens];

@@ -64,7 +64,8 @@ impl OtlpConfig {
         self
     }
 
-    /// One more attribute of the resource.
+    /// One more attribute of the resource; it replaces one of candlescope's own, such as `service.instance.id`, which is
+    /// host, process, rank and run.
     pub fn resource(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.resource.insert(key.into(), value.into());
         self

@@ -199,6 +199,7 @@ pub(super) fn span(
     a.put("candlescope.seq", int(record.seq));
     a.maybe("candlescope.graph", record.graph.map(i64::from));
     a.maybe("candlescope.derived", record.derived);
+    a.maybe("candlescope.payload", record.payload);
     if let Some(step) = step {
         a.put("candlescope.intervals", int(step.intervals));
         a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));
@@ -339,6 +340,7 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     put("host.arch", env_key::ARCH.raw(environment).and_then(value_of));
     put("os.type", env_key::OS.raw(environment).and_then(value_of));
     put("process.pid", env_key::PID.raw(environment).and_then(value_of));
+    put("service.instance.id", Some(instance(run).into()));
     put("candlescope.run_id", Some(run.run_id.clone().into()));
     put("candlescope.rank", Some(i64::from(run.rank).into()));
     put("candlescope.gpu.driver", env_key::NVIDIA_DRIVER.raw(environment).and_then(value_of));
@@ -364,6 +366,15 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     let attributes = facts.into_iter().map(|(key, value)| KeyValue::new(key, value));
     let schema = format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}");
     Resource::builder_empty().with_schema_url(attributes, schema).build()
+}
+
+/// What tells this process from others of its service. Prometheus' label `instance` comes from it: without one, the
+/// counters of several processes would be one series. It stays the same throughout a session, and when a run is sent
+/// later.
+fn instance(run: &RunManifest) -> String {
+    let process = env_key::PID.of(&run.environment).map(|pid| pid.to_string());
+    let words = [run.host.clone(), process.unwrap_or_default(), run.rank.to_string(), run.run_id.clone()];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(":")
 }
 
 /// A fact of the manifest as an attribute; lists and objects cannot be represented.

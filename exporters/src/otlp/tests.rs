@@ -539,6 +539,32 @@ fn the_resource_names_service_host_gpu_and_model() {
     assert_eq!(get("candlescope.cuda.driver"), None, "what is not known stays out");
 }
 
+/// Prometheus tells the series of two processes apart by nothing else.
+#[test]
+fn every_process_of_a_service_is_an_instance_of_its_own() {
+    let of = |run: &RunManifest, config: OtlpConfig, variables: Option<&str>| {
+        let env = |name: &str| variables.filter(|_| name == "OTEL_RESOURCE_ATTRIBUTES").map(str::to_string);
+        let settings = Settings::resolve(&config, Signal::Metrics, "app", env).unwrap();
+        let resource = otlp_spans::resource(run, &settings.common);
+        resource.get(&Key::from("service.instance.id")).map(|id| id.to_string()).expect("an id")
+    };
+    let config = || OtlpConfig::new("http://localhost:4318").service_name("chat");
+    let run = |pid: u64, rank| {
+        let mut run = RunManifest { run_id: "r1".into(), host: "node7".into(), rank, ..RunManifest::default() };
+        run.environment.insert("pid".into(), json!(pid));
+        run
+    };
+    let ids = [run(11, 0), run(12, 0), run(11, 1)].map(|run| of(&run, config(), None));
+    assert_eq!(ids, ["node7:11:0:r1", "node7:12:0:r1", "node7:11:1:r1"]);
+    assert!(!of(&RunManifest::default(), config(), None).is_empty());
+    let mut later = run(11, 0);
+    later.model.insert("name".into(), "smollm2".into());
+    assert_eq!(of(&later, config(), None), ids[0], "it stays when more is known");
+    let told = of(&run(11, 0), config(), Some("service.instance.id=replica-3"));
+    assert_eq!(told, "replica-3", "what the user says wins");
+    assert_eq!(of(&run(11, 0), config().resource("service.instance.id", "mine"), None), "mine");
+}
+
 #[test]
 fn a_run_read_table_by_table_is_sent_as_it_happened() {
     let (mut batches, record) = request(9, 12);

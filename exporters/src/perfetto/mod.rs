@@ -7,6 +7,7 @@
 //! path, FLOPs, bytes, tokens, dtype and shape as arguments; their name is the interval's name without ordinal, so that the
 //! viewer's tables group them.
 
+mod arrows;
 mod interned_stacks;
 mod interner;
 mod perfetto_packets;

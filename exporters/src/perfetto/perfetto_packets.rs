@@ -1,5 +1,6 @@
 //! Batches → Perfetto packets. Pure.
 
+use super::arrows::Arrows;
 use super::interned_stacks::InternedStacks;
 use super::interner::Interner;
 use super::proto::*;
@@ -36,6 +37,7 @@ pub struct Perfetto {
     tracks: HashSet<u64>,
     counters: HashMap<(Arc<str>, &'static str), u64>,
     kernels: KernelTracks,
+    arrows: Arrows,
     runs: StepRuns,
     crossing: CrossingTracks,
     /// Product names by UUID.
@@ -100,6 +102,7 @@ impl TraceFormat for Perfetto {
             tracks: HashSet::new(),
             counters: HashMap::new(),
             kernels: KernelTracks::default(),
+            arrows: Arrows::default(),
             runs: StepRuns::default(),
             crossing: CrossingTracks::default(),
             gpus: kernel_tracks::gpus(run),
@@ -133,7 +136,7 @@ impl TraceFormat for Perfetto {
 
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         self.process(out);
-        self.kernels.expect(batch);
+        self.arrows.add(batch);
         self.runs.add(batch);
         self.stacks.add(&batch.stacks);
         batch.stack_samples.iter().for_each(|sample| self.tids.add(sample));
@@ -145,7 +148,7 @@ impl TraceFormat for Perfetto {
         crossing(&batch.spans).for_each(|range| self.range(range, out));
         batch.requests.iter().for_each(|request| self.request(request, out));
         batch.samples.iter().for_each(|sample| self.sample(sample, out));
-        KernelTracks::in_order(batch).into_iter().for_each(|at| self.kernel(&batch.kernels[at], out));
+        KernelTracks::in_order(batch).into_iter().for_each(|at| self.kernel(at, &batch.kernels[at], out));
         self.thread_states(&batch.stack_samples, out);
         batch.stack_samples.iter().for_each(|sample| self.stack_sample(sample, out));
     }
@@ -302,8 +305,9 @@ impl Perfetto {
                     let span = &batch.spans[index];
                     let track = self.thread(out, span, device);
                     let mut event = self.begin(span, track);
-                    if device.is_none() && self.kernels.begins_arrow(span.seq) {
-                        event.flow_ids.push(self.flow(kernel_tracks::arrow_of_interval(span.seq)));
+                    if device.is_none() {
+                        let arrows = self.arrows.of_interval(span.seq);
+                        event.flow_ids = self.flows(arrows);
                     }
                     self.event(out, start, event);
                 }
@@ -333,20 +337,22 @@ impl Perfetto {
         for (name, value) in span_numbers(span) {
             arguments.extend(value.map(|v| self.number(name, v)));
         }
+        let payload = |value| DebugAnnotation { double_value: Some(value), ..self.argument("payload") };
+        arguments.extend(span.payload.map(payload));
         if span.depth == 0 {
             arguments.push(self.text("trace_id", span.trace_id.to_string()));
         }
         event
     }
 
-    /// Number of an arrow in the file, so that traces of several ranks can be concatenated.
-    fn flow(&self, arrow: u64) -> u64 {
-        arrow ^ self.base.rotate_left(12)
+    /// Numbers of arrows in the file, so that traces of several ranks can be concatenated.
+    fn flows(&self, arrows: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        arrows.into_iter().map(|arrow| arrow ^ self.base.rotate_left(12)).collect()
     }
 
-    /// A kernel on the track of its stream, its call on a track below its thread's, and an arrow between them.
-    fn kernel(&mut self, kernel: &KernelRecord, out: &mut Vec<u8>) {
-        let flow_ids: Vec<u64> = kernel_tracks::arrow(kernel).map(|arrow| self.flow(arrow)).into_iter().collect();
+    /// A kernel on the track of its stream, its call on a track below its thread's, and an arrow between them. `at` is
+    /// the kernel's index in its batch.
+    fn kernel(&mut self, at: usize, kernel: &KernelRecord, out: &mut Vec<u8>) {
         if let Some(call) = self.kernels.new_call(kernel) {
             let (offset, parent) = match call.place {
                 CallPlace::Thread(thread) => {
@@ -364,7 +370,8 @@ impl Perfetto {
             });
             let mut event = self.begin_named(call.name, "launch", track);
             event.debug_annotations.push(self.number("correlation", u64::from(kernel.correlation)));
-            event.flow_ids.clone_from(&flow_ids);
+            let arrows = self.arrows.of_call(kernel);
+            event.flow_ids = self.flows(arrows);
             self.event(out, call.start.0, event);
             self.end(out, call.start.plus_ns(call.ns).0, track);
         }
@@ -386,7 +393,7 @@ impl Perfetto {
             ..TrackDescriptor::default()
         });
         let mut event = self.begin_named(&kernel_name(kernel), kernel.kind.as_str(), track);
-        event.flow_ids = flow_ids;
+        event.flow_ids = self.flows(self.arrows.of_kernel(at, kernel));
         let arguments = &mut event.debug_annotations;
         for (name, word) in kernel_words(kernel) {
             arguments.extend(word.map(|word| self.interned(name, &word)));

@@ -137,6 +137,8 @@ pub(super) struct DebugAnnotation {
     pub(super) name_iid: Option<u64>,
     #[prost(uint64, optional, tag = "3")]
     pub(super) uint_value: Option<u64>,
+    #[prost(double, optional, tag = "5")]
+    pub(super) double_value: Option<f64>,
     #[prost(string, optional, tag = "6")]
     pub(super) string_value: Option<String>,
     #[prost(uint64, optional, tag = "17")]

@@ -4,9 +4,10 @@ use super::proto::*;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, Ran, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
 use candlescope_testkit::Decoder;
-use candlescope_testkit::records::T0;
+use candlescope_testkit::records::{T0, kernel, kernel_of};
+use candlescope_testkit::with;
 use prost::Message;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Message)]
@@ -202,4 +203,46 @@ fn samples_have_their_stacks_and_threads_their_states() {
     let threads = packets.iter().filter_map(|p| p.track_descriptor.as_ref()).filter_map(|t| t.thread.as_ref());
     let tids: Vec<Option<i64>> = threads.map(|thread| thread.tid).collect();
     assert_eq!(tids, [Some(tid as i64), Some(77)]);
+}
+
+/// The viewer chains all slices of a flow: kernels that shared one would point at each other.
+#[test]
+fn every_kernel_has_an_arrow_of_its_own_from_its_call_or_its_interval() {
+    let mut batch = Decoder::new(1).decode();
+    let span = batch.spans[0].clone();
+    // Two of a graph's launch, one outside every interval, and two whose calls were not recorded.
+    let uncalled = |start| with(kernel_of(&span, "GPU-1", 10), |r| r.gpu_start = span.host_start.plus_ns(start));
+    let called = |start| {
+        with(uncalled(start), |r| {
+            (r.launch_start, r.launch_dur_ns, r.correlation) = (Some(span.host_start), Some(5), 7);
+        })
+    };
+    let outside = with(kernel("GPU-1", 0, 10), |r| r.gpu_start = span.host_start.plus_ns(500));
+    batch.kernels = vec![called(120), called(100), outside, uncalled(140), uncalled(160)];
+    let (mut names, mut categories) = (HashMap::new(), HashMap::new());
+    let mut flows: Vec<(String, String, Vec<u64>)> = Vec::new();
+    for packet in packets(&[batch]) {
+        if let Some(data) = packet.interned_data {
+            names.extend(data.event_names.into_iter().map(|n| (n.iid, n.name.unwrap_or_default())));
+            categories.extend(data.event_categories.into_iter().map(|n| (n.iid, n.name.unwrap_or_default())));
+        }
+        let Some(event) = packet.track_event.filter(|e| e.r#type == Some(SLICE_BEGIN)) else { continue };
+        let category = categories[&event.category_iids.first().copied()].clone();
+        flows.push((names[&event.name_iid].clone(), category, event.flow_ids));
+    }
+    let of = |category: &str| -> Vec<Vec<u64>> {
+        flows.iter().filter(|(_, of, _)| of == category).map(|(_, _, ids)| ids.clone()).collect()
+    };
+    let kernels = of("kernel");
+    let call = of("launch");
+    assert_eq!(call.len(), 1, "one call launched two kernels");
+    assert_eq!(kernels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 1, 0], "by start; the last has no origin");
+    let set = |ids: &[u64]| -> HashSet<u64> { ids.iter().copied().collect() };
+    assert_eq!(set(&kernels.concat()).len(), 4, "{kernels:?}");
+    assert_eq!(set(&call[0]), set(&kernels[..2].concat()), "a call has those of its kernels");
+    let is_interval = |of: &str| of != "launch" && of != "kernel";
+    let intervals: Vec<_> = flows.iter().filter(|(_, of, ids)| is_interval(of) && !ids.is_empty()).collect();
+    assert_eq!(intervals.len(), 1, "{intervals:?}");
+    assert_eq!(intervals[0].0.as_str(), &*span.path.name);
+    assert_eq!(set(&intervals[0].2), set(&kernels[2..4].concat()));
 }

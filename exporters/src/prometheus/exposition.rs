@@ -43,13 +43,37 @@ fn closing(labels: &str) -> Option<usize> {
     None
 }
 
-/// The value of a label in a series.
-pub fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
-    let begin = format!("{name}=\"");
-    let at =
-        series.match_indices(&begin).find(|(at, _)| matches!(series[..*at].chars().last(), Some('{' | ',' | ' ')))?.0;
-    let value = &series[at + begin.len()..];
-    Some(&value[..value.find('"')?])
+/// The value of a label in a series, without the backslashes of the format.
+pub fn label(series: &str, name: &str) -> Option<String> {
+    let mut rest = series.split_once('{')?.1;
+    loop {
+        // Only here a label begins: a value may look like one.
+        let (key, quoted) = rest.split_once("=\"")?;
+        let (value, after) = unquoted(quoted)?;
+        if key.trim_start_matches([',', ' ']) == name {
+            return Some(value);
+        }
+        rest = after;
+    }
+}
+
+/// A value up to its closing quote, and what follows that.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let (mut value, mut escaped) = (String::new(), false);
+    for (at, c) in text.char_indices() {
+        match c {
+            'n' if escaped => value.push('\n'),
+            '\\' if !escaped => {
+                escaped = true;
+                continue;
+            }
+            '"' if !escaped => return Some((value, &text[at + 1..])),
+            // A backslash, a quote, or nothing that the format knows.
+            _ => value.push(c),
+        }
+        escaped = false;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -63,7 +87,18 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(parse_some(text, |name| name == "b").len(), 1);
         assert_eq!((found["a"], found["b{x=\"1}\\\"{\",y=\"2\"}"]), (1.0, 2500.0));
-        assert_eq!(label("i{host=\"h\",run_id=\"r 1\"}", "run_id"), Some("r 1"));
+        assert_eq!(label("i{host=\"h\",run_id=\"r 1\"}", "run_id").as_deref(), Some("r 1"));
         assert_eq!((label("i{host=\"h\"}", "run_id"), label("i{xrun_id=\"h\"}", "run_id")), (None, None));
+    }
+
+    #[test]
+    fn labels_are_what_they_were_before_they_were_escaped() {
+        let of = |series: &str, name: &str| label(series, name);
+        assert_eq!(of("i{m=\"a\\\"b\"}", "m").as_deref(), Some("a\"b"));
+        assert_eq!(of("i{m=\"a\\\\\",n=\"line\\nline\"}", "m").as_deref(), Some("a\\"));
+        assert_eq!(of("i{m=\"a\\\\\", n=\"line\\nline\"}", "n").as_deref(), Some("line\nline"));
+        let like_a_label = "i{m=\"x,run_id=\\\"no\\\"\",run_id=\"yes\"}";
+        assert_eq!(of(like_a_label, "run_id").as_deref(), Some("yes"));
+        assert_eq!((of("i{m=\"open", "m"), of("i", "m"), of("i{}", "m")), (None, None, None));
     }
 }

@@ -32,6 +32,8 @@ pub(super) fn figures(select: &str, every: i64) -> String {
     let mean_ns = |metric: &str| {
         over(format!("1e9 * {}", rate(&format!("{metric}{SUM}"), "")), rate(&format!("{metric}{COUNT}"), ""))
     };
+    // Every process that samples a GPU counts all of its energy.
+    let energy = || format!("sum(max by (hw_id) (rate({GPU_ENERGY}{}[{every}s])))", braces(select, ""));
     let requests = || rate(&format!("{REQUEST}{COUNT}"), "");
     let tokens = |kind: &str| rate(TOKENS, &format!("type=\"{kind}\""));
     let of = |name: &str| match name {
@@ -39,7 +41,7 @@ pub(super) fn figures(select: &str, every: i64) -> String {
         "tpot_ns" => mean_ns(TPOT),
         "itl_ns" => mean_ns(ITL),
         "working_tps" => format!("avg(avg_over_time({TOKEN_RATE}{}[{every}s]))", braces(select, "phase=\"decode\"")),
-        "energy_per_token_j" => over(rate(GPU_ENERGY, ""), tokens("output")),
+        "energy_per_token_j" => over(energy(), tokens("output")),
         "prompt_tokens" => over(tokens("input"), requests()),
         "output_tokens" => over(tokens("output"), requests()),
         _ => requests(),
@@ -84,6 +86,14 @@ mod tests {
         assert!(figures("job=\"a\"", 60).contains("candlescope_tokens_total{job=\"a\",type=\"output\"}[60s]"));
     }
 
+    #[test]
+    fn energy_of_a_gpu_is_counted_once_however_many_processes_sample_it() {
+        let asked = figures("job=\"a\"", 60);
+        let energy =
+            "sum(max by (hw_id) (rate(hw_energy_joules_total{job=\"a\"}[60s]))) / (sum(rate(candlescope_tokens";
+        assert!(asked.contains(energy), "{asked}");
+    }
+
     /// A query for a metric that nothing writes is empty for ever, and such a metric is never read.
     #[test]
     fn every_metric_is_one_that_is_exported() {
@@ -97,7 +107,10 @@ mod tests {
             .collect();
         let queries = [figures("", 60), layers("", 60), starts("", 60), runs("")];
         let asked = queries.iter().flat_map(|query| query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
-        let is_ours = |name: &&str| ["candlescope_", "hw_", "gen_ai_"].iter().any(|start| name.starts_with(start));
+        // A label has the beginning of a metric.
+        let is_ours = |name: &&str| {
+            *name != "hw_id" && ["candlescope_", "hw_", "gen_ai_"].iter().any(|start| name.starts_with(start))
+        };
         let asked: Vec<&str> = asked.filter(is_ours).collect();
         assert!(asked.len() > 15, "{asked:?}");
         let sums = MEANS.map(|name| [SUM, COUNT].map(|end| format!("{name}{end}"))).concat();

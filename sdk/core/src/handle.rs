@@ -11,7 +11,7 @@ use crate::perturb::{Experiment, Perturb, PerturbProgress, PerturbRefused};
 use crate::pipeline::BackgroundCpu;
 use crate::pipeline::capture_run::{Busy, CaptureRequest};
 use crate::pipeline::drain::Command;
-use crate::pipeline::fanout::Lane;
+use crate::pipeline::fanout::{Lane, LaneQueue};
 use crate::record::RecordKind;
 use crate::run::{RunManifest, option_key};
 use crate::shared::SessionState;
@@ -28,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) commands: Sender<Command>,
     pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
+    pub(crate) queues: Vec<LaneQueue>,
     pub(crate) manifest: Arc<LiveManifest>,
     pub(crate) started_paused: bool,
     pub(crate) ever_started: AtomicBool,
@@ -220,23 +221,31 @@ impl Handle {
         if self.0.shared.is_forked() {
             return Err(KernelsRefused::Failed);
         }
-        match window.ask(steps) {
+        match window.ask_now(steps) {
             true => Ok(()),
             false if window.has_failed() => Err(KernelsRefused::Failed),
             false => Err(KernelsRefused::Busy { remaining: window.remaining() }),
         }
     }
 
+    /// Windows of kernels that were [held](crate::SessionBuilder::kernels_held) may begin.
+    #[doc(hidden)]
+    pub fn begin_kernel_windows(&self) {
+        if let Some(window) = self.0.shared.control.kernels() {
+            window.let_begin();
+        }
+    }
+
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
     /// time that can take seconds. `false` if it is not on after `timeout`, cannot be switched on, or no window was
-    /// asked for; in a process that was forked from the one that records, `false` at once.
+    /// asked for that may begin; in a process that was forked from the one that records, `false` at once.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         if self.0.shared.is_forked() {
             return false;
         }
         let deadline = deadline(timeout);
         let Some(window) = self.0.shared.control.kernels() else { return false };
-        while window.is_wanted() && std::time::Instant::now() < deadline {
+        while window.is_wanted() && !window.is_held() && std::time::Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         window.is_on() && !window.is_wanted()
@@ -288,6 +297,7 @@ impl Handle {
             counts: RecordKind::ALL.into_iter().map(|k| (k, tally.counts[k as usize])).collect(),
             loss: tally.loss,
             exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
+            queues: self.0.queues.iter().map(LaneQueue::now).collect(),
             steps: tally.steps,
             requests_open: self.0.shared.open_requests.load(Ordering::Relaxed),
             tokens_in_flight: self.0.shared.steps_of_requests.tokens_in_flight(),

@@ -77,5 +77,7 @@ pub use session::host_name;
 pub use session::{Session, SessionBuilder, StartError};
 #[doc(hidden)]
 pub use setup_notes::note;
+#[doc(hidden)]
+pub use stats::ExporterQueue;
 pub use stats::{SessionStats, Stats};
 pub use tap::{Tap, TapInterval};

@@ -17,6 +17,9 @@ pub struct Stats {
     pub loss: LossCounts,
     /// Every exporter's account so far.
     pub exporters: Vec<ExporterReport>,
+    /// The queue before each of them, in the same order.
+    #[doc(hidden)]
+    pub queues: Vec<ExporterQueue>,
     /// Steps so far by what became of them.
     pub steps: StepCounts,
     /// Requests that have begun and have not ended yet.
@@ -31,6 +34,19 @@ pub struct Stats {
     /// `overhead.ratio` of the final manifest (derived from the loop: registry and layer, caches
     /// warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
+}
+
+/// How full the queue before an exporter is. Not the same as what it has not settled: an exporter may keep records for
+/// minutes that it has taken out of its queue, such as those of a segment that is not full.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExporterQueue {
+    /// Name of the exporter.
+    pub exporter: String,
+    /// Records in the queue, with those of the batch that the exporter works on.
+    pub queued: u64,
+    /// With more than these, it drops.
+    pub limit: u64,
 }
 
 /// One line: what was recorded and lost, and whether every exporter has it.

@@ -396,6 +396,54 @@ fn an_exporter_can_ask_how_its_session_stands() {
     assert_eq!(asked(&captured), [Some(3)], "of a capture there is one: the one that goes on");
 }
 
+/// What an exporter keeps is not in its queue, from which alone records are dropped.
+#[test]
+fn what_an_exporter_keeps_is_not_in_its_queue() {
+    /// Takes everything at once and accounts for it only at the end, as one that fills a segment does.
+    #[derive(Clone, Default)]
+    struct Keeps {
+        /// Whether it works on a batch for as long as it is told to.
+        hold: Arc<AtomicBool>,
+    }
+    impl Exporter for Keeps {
+        fn name(&self) -> &'static str {
+            "keeps"
+        }
+        fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
+            while self.hold.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+        fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+            for kind in RecordKind::ALL {
+                ledger.exported(kind, ledger.pending(kind));
+            }
+            Ok(())
+        }
+    }
+    let keeps = Keeps::default();
+    let hold = keeps.hold.clone();
+    let builder = Session::builder().queue_records(1_000).exporter(keeps);
+    let (_, m) = record(builder, |handle| {
+        let queue = || handle.stats().queues.into_iter().find(|queue| queue.exporter == "keeps").expect("its queue");
+        assert_eq!((queue().queued, queue().limit), (0, 1_000));
+        steps(10);
+        handle.flush(SOON).expect("flushes");
+        let account = handle.stats().exporters.into_iter().find(|exporter| exporter.name == "keeps");
+        let account = account.expect("its account");
+        assert_eq!((account.received["spans"], account.exported["spans"]), (20, 0), "it has settled nothing");
+        assert_eq!(queue().queued, 0, "and has taken everything");
+        hold.store(true, Ordering::Relaxed);
+        steps(1);
+        wait_until(|| queue().queued > 0, "it works on a batch");
+        hold.store(false, Ordering::Relaxed);
+        handle.flush(SOON).expect("flushes");
+        assert_eq!(queue().queued, 0);
+    });
+    assert_conserved(&m);
+}
+
 #[test]
 fn a_failure_at_the_very_end_is_not_swallowed() {
     struct Forgetful;

@@ -7,6 +7,7 @@ use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::Ledger;
 use crate::record::Batch;
 use crate::run::{ExporterReport, RunManifest};
+use crate::stats::ExporterQueue;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,6 +40,21 @@ pub(crate) struct Lane {
     limit: u64,
     dead: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The queue of a lane, as others see it.
+pub(crate) struct LaneQueue {
+    exporter: &'static str,
+    queued: Arc<AtomicU64>,
+    limit: u64,
+}
+
+impl LaneQueue {
+    /// How full it is now.
+    pub(crate) fn now(&self) -> ExporterQueue {
+        let queued = self.queued.load(Ordering::Relaxed);
+        ExporterQueue { exporter: self.exporter.to_string(), queued, limit: self.limit }
+    }
 }
 
 impl Lane {
@@ -75,6 +91,11 @@ impl Lane {
         let thread = threads::spawn(&format!("cs-{name}"), work)
             .map_err(|e| ExportError::fatal(format!("no thread for it: {e}; {}", threads::NO_THREAD)))?;
         Ok(Self { name, ledger, sender, queued, limit, dead, thread: Some(thread) })
+    }
+
+    /// Its queue, to look at from elsewhere.
+    pub(crate) fn queue(&self) -> LaneQueue {
+        LaneQueue { exporter: self.name, queued: self.queued.clone(), limit: self.limit }
     }
 
     /// Hands over a batch, or drops and counts it.
@@ -148,12 +169,7 @@ pub(crate) struct ClosedExporters {
 
 /// Closes all exporters at the same time, so that a slow one does not use up the others' time.
 pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> ClosedExporters {
-    let ask = |lane: &Lane| {
-        let (done, answer) = bounded(1);
-        let _ = lane.sender.send_deadline(Message::Close(done), deadline);
-        answer
-    };
-    let closing: Vec<_> = lanes.iter().map(ask).collect();
+    let closing = ask_all(lanes.iter(), Message::Close, deadline);
     let mut closed = ClosedExporters { reports: Vec::new(), unresponsive: Vec::new() };
     for (lane, answer) in lanes.iter().zip(closing) {
         closed.reports.push(if answer.recv_deadline(deadline).is_ok() {
@@ -166,6 +182,28 @@ pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> ClosedExporters {
     closed
 }
 
+/// Asks each of them, in the order of the lanes, and returns where they answer. Those with a full queue are waited for last: one
+/// that hangs would use up the time of those behind it.
+fn ask_all<'a>(
+    lanes: impl Iterator<Item = &'a Lane>,
+    ask: impl Fn(Sender<()>) -> Message,
+    deadline: Instant,
+) -> Vec<Receiver<()>> {
+    let mut full = Vec::new();
+    let each = |lane: &'a Lane| {
+        let (done, answer) = bounded(1);
+        if let Err(TrySendError::Full(message)) = lane.sender.try_send(ask(done)) {
+            full.push((lane, message));
+        }
+        answer
+    };
+    let answers = lanes.map(each).collect();
+    for (lane, message) in full {
+        let _ = lane.sender.send_deadline(message, deadline);
+    }
+    answers
+}
+
 /// Gives all exporters except the `unresponsive` ones the final manifest, waits for them, and ends their threads.
 pub(crate) fn finish_all(
     lanes: &mut [Lane],
@@ -173,13 +211,8 @@ pub(crate) fn finish_all(
     manifest: &Arc<RunManifest>,
     deadline: Instant,
 ) {
-    let ask = |lane: &Lane| {
-        let (done, answer) = bounded(1);
-        let _ = lane.sender.send_deadline(Message::Finish(manifest.clone(), done), deadline);
-        answer
-    };
-    let finishing: Vec<_> = lanes.iter().filter(|lane| !unresponsive.contains(&lane.name)).map(ask).collect();
-    for answer in finishing {
+    let responsive = lanes.iter().filter(|lane| !unresponsive.contains(&lane.name));
+    for answer in ask_all(responsive, |done| Message::Finish(manifest.clone(), done), deadline) {
         let _ = answer.recv_deadline(deadline);
     }
     lanes.iter_mut().for_each(Lane::join_if_done);
@@ -354,6 +387,29 @@ mod tests {
         let accounts: Vec<(u64, u64, bool)> = closed.reports.iter().map(account).collect();
         assert_eq!(accounts, [(3, 0, true), (1, 2, true)], "what was not settled in time was dropped");
         assert_eq!(account(&ledger.report("slow")), (3, 0, true), "and its own goes on");
+    }
+
+    #[test]
+    fn an_exporter_that_hangs_with_a_full_queue_takes_nobody_else_s_time() {
+        let barrier = Arc::new(Barrier::new(2));
+        let quick = crate::memory::MemoryExporter::new();
+        let start = |exporter: Box<dyn Exporter>| {
+            let run = RunManifest::default();
+            Lane::start(exporter, &run, 1 << 20, Arc::default(), &Diagnostics::default()).expect("starts")
+        };
+        let lanes = [start(Box::new(Slow(barrier.clone()))), start(Box::new(quick))];
+        let mut batch = Batch::default();
+        batch.samples = vec![SampleRecord::new(crate::HostNs(0), "cpu", "power", 1.0, "watts"); 3];
+        let batch = Arc::new(batch);
+        lanes[0].send(&batch);
+        barrier.wait();
+        while lanes[0].sender.try_send(Message::Update(Arc::default())).is_ok() {}
+        lanes[1].send(&batch);
+        let closed = close_all(&lanes, Instant::now() + Duration::from_millis(300));
+        assert_eq!(closed.unresponsive, ["slow"]);
+        assert_eq!(account(&closed.reports[1]), (3, 0, true));
+        barrier.wait();
+        barrier.wait();
     }
 
     /// Samples exported and dropped, and whether the account is conserved.

@@ -55,6 +55,7 @@ impl SessionBuilder {
         let stats = SessionStats::default();
         let lanes = self.start_exporters(&stats, &background)?;
         let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
+        let queues = lanes.iter().map(Lane::queue).collect();
         let mapper = TickMapper::new(shared.ticks.clone());
         set_costs(&shared, &mapper, per_interval_ns);
         let manifest = Arc::new(LiveManifest::new(self.manifest));
@@ -99,6 +100,7 @@ impl SessionBuilder {
             commands,
             tally,
             ledgers,
+            queues,
             manifest,
             started_paused: self.paused,
             ever_started: AtomicBool::new(!self.paused),
@@ -184,6 +186,9 @@ impl SessionBuilder {
         }
         if let Some((_, Some(schedule))) = &self.kernels {
             option("kernels_schedule", serde_json::json!(schedule));
+            if !self.kernels_apart.is_zero() {
+                option("kernels_apart_s", self.kernels_apart.as_secs_f64().into());
+            }
         }
         m.schema_version = SCHEMA_VERSION;
         m.started_ns = HostNs::now().0;
@@ -215,7 +220,7 @@ impl SessionBuilder {
     fn shared(&mut self, requests: Sender<RawRequest>) -> SessionState {
         let mut control = Control::new(self.schedule, self.paused).with_budget(self.cost);
         if let Some((_, schedule)) = &self.kernels {
-            control = control.with_kernels(*schedule);
+            control = control.with_kernels(*schedule).with_kernels_apart(self.kernels_apart, self.kernels_held);
         }
         let hooks = Hooks {
             taps: std::mem::take(&mut self.taps),
