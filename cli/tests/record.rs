@@ -131,6 +131,11 @@ fn ranges_of_a_program_are_intervals_and_its_output_and_status_its_own() {
     let sql = "SELECT min(host_dur_ns) AS least, median(host_dur_ns) AS usual FROM spans WHERE name = 'linear'";
     let row = json(&ok(&["query", sql, run.to_str().unwrap(), "--json"]))["rows"][0].clone();
     assert!(row["least"].as_f64() >= Some(2e6) && row["usual"].as_f64() < Some(10e6), "{row}");
+    // What a program attaches to its ranges is there, and nothing at those to which it attached nothing.
+    let payloads =
+        "SELECT name, payload, count(*) AS n FROM spans WHERE payload IS NOT NULL GROUP BY name, payload ORDER BY name";
+    let row = |name: &str, n: i64| serde_json::json!({"name": name, "payload": 7.0, "n": n});
+    assert_eq!(rows(&run, payloads), serde_json::json!([row("linear", 6), row("ncclAllReduce", 3)]));
     // A run like others: it can be reported on.
     assert!(ok(&["report", run.to_str().unwrap()]).contains("decode"));
     assert!(ok(&["analyze", run.to_str().unwrap()]).contains("decode"));
@@ -171,8 +176,9 @@ fn ranges_by_start_and_end_cross_others_and_are_steps_where_they_do_not() {
     let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", "starts"]);
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     // Rows of their own, which change nothing of the others'.
-    let beside = "SELECT path, target, step FROM spans WHERE target LIKE '%::start_end' ORDER BY path";
-    let row = |path: &str, domain: &str| serde_json::json!({"path": path, "target": format!("{domain}::start_end"), "step": null});
+    let beside = "SELECT path, target, step, payload FROM spans WHERE target LIKE '%::start_end' ORDER BY path";
+    let payload = |path: &str| (path == "linear").then_some(7.0);
+    let row = |path: &str, domain: &str| serde_json::json!({"path": path, "target": format!("{domain}::start_end"), "step": null, "payload": payload(path)});
     let expected = [row("linear", "model"), row("load é", "nvtx"), row("prefill 2", "nvtx"), row("request", "nvtx")];
     assert_eq!(rows(&run, beside), serde_json::json!(expected));
     let mut expected = of_tokens(3, 1);
@@ -196,6 +202,7 @@ fn ranges_by_start_and_end_cross_others_and_are_steps_where_they_do_not() {
     ok(&["export", "chrome", run.to_str().unwrap(), "--out", chrome.to_str().unwrap()]);
     let events = std::fs::read_to_string(&chrome).unwrap();
     assert_eq!(events.matches("\"cat\":\"start_end\"").count(), 2 * 4, "a begin and an end of each");
+    assert!(events.contains("\"payload\":7"), "{events}");
 
     // A step is what is asked for, also where another thread ends it.
     let run = dir.path().join("asked");

@@ -88,6 +88,9 @@ struct Domain {
     around: u32,
 }
 
+/// Open ranges of a thread of which it is known what they do.
+const MOST_TOLD: usize = 1_024;
+
 /// Names that a thread keeps.
 const MOST: usize = 4_096;
 
@@ -176,22 +179,32 @@ impl Thread {
 
     /// Keeps what the range of this number says that it does. Where the program's model is known, steps have its FLOPs
     /// already.
-    fn tell(&mut self, recording: &Recording, number: u64, called: GivenName<'_>) {
-        let GivenName::Text(text) = called else { return };
-        if let Some(does) = operator_sizes::told(text, recording.own.model.is_none()) {
-            self.told.push((number, does));
+    fn tell(&mut self, recording: &Recording, number: u64, called: GivenName<'_>, payload: Option<f64>) {
+        let sizes = match called {
+            GivenName::Text(text) => operator_sizes::told(text, recording.own.model.is_none()),
+            GivenName::Known(_) => None,
+        };
+        let told = match payload {
+            Some(payload) => Some(sizes.unwrap_or_default().payload(payload)),
+            None => sizes,
+        };
+        // Ranges that are never popped on their thread stay open there.
+        if self.told.len() < MOST_TOLD {
+            self.told.extend(told.map(|told| (number, told)));
         }
     }
 
     /// What the range of this number did, which ends, if it is known. A phase in a phase is no step, and the outer one
     /// does what is done. Those of two domains may end in any order.
     fn did(&mut self, recording: &Recording, number: u64) -> Option<Annotation> {
-        if let Some(at) = self.told.iter().rposition(|(of, _)| *of == number) {
-            return Some(self.told.remove(at).1);
+        let told = self.told.iter().rposition(|(of, _)| *of == number).map(|at| self.told.remove(at).1);
+        let phase = self.phases.iter().rposition(|(of, _)| *of == number).map(|at| self.phases.remove(at).1);
+        let model = recording.own.model.as_ref().filter(|_| self.phases.is_empty());
+        let mut did = phase.and_then(|phase| model?.did(phase));
+        if let Some(told) = told {
+            did.get_or_insert_default().merge(&told);
         }
-        let at = self.phases.iter().rposition(|(of, _)| *of == number)?;
-        let (_, phase) = self.phases.remove(at);
-        recording.own.model.as_ref().filter(|_| self.phases.is_empty())?.did(phase)
+        did
     }
 
     /// Ends the step that began by a start, if the program has ended it by now and nothing is open inside.
@@ -231,7 +244,7 @@ impl Thread {
         recording.start_end.free(step.id);
     }
 
-    fn push(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>) -> u32 {
+    fn push(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>, payload: Option<f64>) -> u32 {
         self.settle(recording);
         let of = self.domain(recording, domain);
         let (depth, is_library) = (of.depth, of.is_library);
@@ -243,7 +256,7 @@ impl Thread {
         }
         let name = self.name(recording, domain, called);
         self.begin(recording, name, number(domain, depth));
-        self.tell(recording, number(domain, depth), called);
+        self.tell(recording, number(domain, depth), called, payload);
         if let Some(step) = &mut self.step {
             step.inside += 1;
         }
@@ -276,7 +289,7 @@ impl Thread {
         Some(depth)
     }
 
-    fn start(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>) -> u64 {
+    fn start(&mut self, recording: &Recording, domain: u32, called: GivenName<'_>, payload: Option<f64>) -> u64 {
         self.settle(recording);
         if self.domain(recording, domain).is_library && open::count() == 0 {
             return NOT_RECORDED;
@@ -290,6 +303,7 @@ impl Thread {
             let step = StartedStep { id, inside: 0, seen: recording.start_end.elsewhere(), ended: None };
             recording.start_end.keep(id, KeptRange::Step(None));
             self.begin(recording, name, step.number());
+            self.tell(recording, step.number(), called, payload);
             self.domains.iter_mut().for_each(|domain| domain.around = domain.depth);
             self.step = Some(step);
             end_with_this_thread();
@@ -298,6 +312,7 @@ impl Thread {
         let beside = self.beside(recording, domain, called, name);
         match recording.ranges.begin(beside) {
             Some(range) => {
+                let range = payload.map_or(range, |payload| range.payload(payload));
                 recording.start_end.keep(id, KeptRange::Beside(range));
                 id
             }
@@ -328,9 +343,9 @@ fn number(domain: u32, depth: u32) -> u64 {
 }
 
 /// A range begins on this thread. Returns how many of its domain are open around it, as NVTX does.
-pub(crate) fn push(domain: u32, called: GivenName<'_>) -> i32 {
+pub(crate) fn push(domain: u32, called: GivenName<'_>, payload: Option<f64>) -> i32 {
     let Some(recording) = wanted() else { return -1 };
-    with_thread(|thread| thread.push(recording, domain, called))
+    with_thread(|thread| thread.push(recording, domain, called, payload))
         .and_then(|depth| i32::try_from(depth).ok())
         .unwrap_or(-1)
 }
@@ -346,9 +361,9 @@ pub(crate) fn pop(domain: u32) -> i32 {
 }
 
 /// A range begins on this thread that may end on any. Returns what it ends by.
-pub(crate) fn start(domain: u32, called: GivenName<'_>) -> u64 {
+pub(crate) fn start(domain: u32, called: GivenName<'_>, payload: Option<f64>) -> u64 {
     let Some(recording) = wanted() else { return NOT_RECORDED };
-    with_thread(|thread| thread.start(recording, domain, called)).unwrap_or(NOT_RECORDED)
+    with_thread(|thread| thread.start(recording, domain, called, payload)).unwrap_or(NOT_RECORDED)
 }
 
 /// A range that began by [`start`] ends. Another number is ignored.
@@ -439,7 +454,7 @@ mod tests {
     }
 
     fn push(recording: &Recording, text: &str) {
-        with_thread(|thread| thread.push(recording, 0, GivenName::Text(text)));
+        with_thread(|thread| thread.push(recording, 0, GivenName::Text(text), None));
     }
 
     fn pop(recording: &Recording) {
@@ -447,7 +462,7 @@ mod tests {
     }
 
     fn start(recording: &Recording, domain: u32, text: &str) -> u64 {
-        with_thread(|thread| thread.start(recording, domain, GivenName::Text(text)))
+        with_thread(|thread| thread.start(recording, domain, GivenName::Text(text), None))
             .expect("no other call is under way")
     }
 
@@ -488,7 +503,8 @@ mod tests {
             let copy = start(recording, 0, "copy, seq = 7");
             push(recording, "linear");
             let name = recording.registered(nccl, "ncclSend");
-            let send = with_thread(|thread| thread.start(recording, nccl, GivenName::Known(name))).expect("a number");
+            let send =
+                with_thread(|thread| thread.start(recording, nccl, GivenName::Known(name), None)).expect("a number");
             end_in(recording, copy);
             pop(recording);
             end_in(recording, send);

@@ -184,7 +184,7 @@ fn recorded(kernels: Option<KernelWindows>, windows: Option<Windows>) -> KernelR
         Some(KernelWindows::Scheduled(schedule)) if schedule == Schedule::all() => {
             KernelRecording { all: Some(COLD), longest: LONGEST, ..KernelRecording::PLAIN }
         }
-        Some(KernelWindows::Scheduled(_)) => {
+        Some(KernelWindows::Scheduled(_) | KernelWindows::Apart(..)) => {
             KernelRecording { ranges_are_steps: true, in_windows: true, ..KernelRecording::PLAIN }
         }
         _ => KernelRecording { in_windows: windows.is_some(), ..KernelRecording::PLAIN },
@@ -286,7 +286,7 @@ pub(crate) fn ends_by_signals() -> bool {
 /// Whether kernels were asked for.
 #[cfg(feature = "gpu")]
 pub(crate) fn records_kernels() -> bool {
-    kernels().is_some()
+    kernels().is_some_and(|windows| windows != KernelWindows::Off)
 }
 
 /// Whether they are to be recorded from the first step on.

@@ -5,7 +5,7 @@ use candlescope_core::{OpenRange, RangeTime};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Ranges that may be open at once, on all threads together: 256 kB at most.
+/// Ranges that may be open at once, on all threads together: 320 kB at most.
 ///
 /// Overload policy: one that begins beyond that is counted, and not recorded. What is open is left alone, because a
 /// program that never ends its ranges has none that is worth more than another.
@@ -39,7 +39,7 @@ struct RangeSlot {
     held: SlotContent,
 }
 
-const _: () = assert!(MOST * size_of::<Mutex<RangeSlot>>() <= 256 << 10, "as `MOST` says");
+const _: () = assert!(MOST * size_of::<Mutex<RangeSlot>>() <= 320 << 10, "as `MOST` says");
 
 /// What a program ended by a number.
 #[derive(Debug, PartialEq)]

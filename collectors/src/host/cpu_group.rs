@@ -32,9 +32,10 @@ impl CpuGroup {
         self.folders.iter().filter_map(limit).reduce(f64::min)
     }
 
-    /// The time so far in which a quota kept it from running.
+    /// The time so far in which a quota kept it from running: the most of all groups, as each counts its own quota's only.
     pub(super) fn throttled(&self) -> Option<Duration> {
-        self.folders.iter().find_map(|folder| throttled(&fs::read_to_string(folder.join("cpu.stat")).ok()?))
+        let of = |folder: &PathBuf| throttled(&fs::read_to_string(folder.join("cpu.stat")).ok()?);
+        self.folders.iter().filter_map(of).max()
     }
 }
 
@@ -58,8 +59,9 @@ fn folders(text: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::folders;
+    use super::{CpuGroup, folders};
     use std::path::PathBuf;
+    use std::time::Duration;
 
     #[test]
     fn a_group_and_those_above_it_are_named() {
@@ -68,5 +70,21 @@ mod tests {
         assert_eq!(of("0::/\n"), ["/sys/fs/cgroup"]);
         assert_eq!(of("5:memory:/x\n4:cpu,cpuacct:/x\n"), ["/sys/fs/cgroup/cpu/x", "/sys/fs/cgroup/cpu"]);
         assert_eq!(folders("garbage"), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_quota_further_up_keeps_the_process_from_running_too() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let made = |name: &str, stat: &str| {
+            let folder = dir.path().join(name);
+            std::fs::create_dir(&folder).expect("made");
+            std::fs::write(folder.join("cpu.stat"), stat).expect("written");
+            folder
+        };
+        let own = made("own", "usage_usec 9\nthrottled_usec 0\n");
+        let above = made("above", "usage_usec 9\nthrottled_usec 5000000\n");
+        let group = CpuGroup { folders: vec![own, above, dir.path().join("none")] };
+        assert_eq!(group.throttled(), Some(Duration::from_secs(5)));
+        assert_eq!(CpuGroup::default().throttled(), None);
     }
 }

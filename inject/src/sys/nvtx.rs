@@ -29,6 +29,23 @@ struct Attributes {
     message: *const c_void,
 }
 
+impl Attributes {
+    /// The number that the program attached; `None` if it attached none, or something else. Whole numbers beyond 2⁵³ lose
+    /// their last digits.
+    fn payload(&self) -> Option<f64> {
+        let half = self.payload as u32;
+        match self.payload_type {
+            1 => Some(self.payload as f64),
+            2 => Some(self.payload.cast_signed() as f64),
+            3 => Some(f64::from_bits(self.payload)),
+            4 => Some(f64::from(half)),
+            5 => Some(f64::from(half.cast_signed())),
+            6 => Some(f64::from(f32::from_bits(half))),
+            _ => None,
+        }
+    }
+}
+
 /// Kinds of messages.
 const ASCII: i32 = 1;
 const UNICODE: i32 = 2;
@@ -175,7 +192,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtxExtension(extension: *const Exte
 }
 
 extern "C" fn push_payload(domain: *const c_void, _: *const c_void, _: usize) -> c_int {
-    guarded(-1, || push(domain_of(domain), GivenName::Text(PAYLOAD_NAME)))
+    guarded(-1, || push(domain_of(domain), GivenName::Text(PAYLOAD_NAME), None))
 }
 
 extern "C" fn pop_payload(domain: *const c_void, _: *const c_void, _: usize) -> c_int {
@@ -183,7 +200,7 @@ extern "C" fn pop_payload(domain: *const c_void, _: *const c_void, _: usize) -> 
 }
 
 extern "C" fn start_payload(domain: *const c_void, _: *const c_void, _: usize) -> u64 {
-    guarded(0, || ranges::start(domain_of(domain), GivenName::Text(PAYLOAD_NAME)))
+    guarded(0, || ranges::start(domain_of(domain), GivenName::Text(PAYLOAD_NAME), None))
 }
 
 extern "C" fn end_payload(_: *const c_void, range: u64, _: *const c_void, _: usize) {
@@ -224,37 +241,42 @@ fn wide(string: *const Wide) -> String {
 ///
 /// # Safety
 /// `attributes` is null or points to attributes as NVTX's callers give them.
-unsafe fn with<T>(attributes: *const Attributes, otherwise: T, begin: impl FnOnce(GivenName<'_>) -> T) -> T {
+unsafe fn with<T>(
+    attributes: *const Attributes,
+    otherwise: T,
+    begin: impl FnOnce(GivenName<'_>, Option<f64>) -> T,
+) -> T {
     // SAFETY: by the caller.
     let Some(attributes) = (unsafe { attributes.as_ref() }) else { return otherwise };
     if usize::from(attributes.size) < size_of::<Attributes>() {
         return otherwise;
     }
+    let payload = attributes.payload();
     match attributes.message_type {
-        ASCII => begin(GivenName::Text(&text(attributes.message.cast()))),
-        UNICODE => begin(GivenName::Text(&wide(attributes.message.cast()))),
+        ASCII => begin(GivenName::Text(&text(attributes.message.cast())), payload),
+        UNICODE => begin(GivenName::Text(&wide(attributes.message.cast())), payload),
         REGISTERED => {
             // SAFETY: a handle that this tool gave out, which is valid for ever, or null.
             match unsafe { attributes.message.cast::<RegisteredText>().as_ref() } {
-                Some(registered) => begin(GivenName::Known(registered)),
-                None => begin(GivenName::Text("")),
+                Some(registered) => begin(GivenName::Known(registered), payload),
+                None => begin(GivenName::Text(""), payload),
             }
         }
-        _ => begin(GivenName::Text("")),
+        _ => begin(GivenName::Text(""), payload),
     }
 }
 
 unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(0, || unsafe { with(attributes, 0, |called| ranges::start(0, called)) })
+    guarded(0, || unsafe { with(attributes, 0, |called, payload| ranges::start(0, called, payload)) })
 }
 
 extern "C" fn start_a(string: *const c_char) -> u64 {
-    guarded(0, || ranges::start(0, GivenName::Text(&text(string))))
+    guarded(0, || ranges::start(0, GivenName::Text(&text(string)), None))
 }
 
 extern "C" fn start_w(string: *const Wide) -> u64 {
-    guarded(0, || ranges::start(0, GivenName::Text(&wide(string))))
+    guarded(0, || ranges::start(0, GivenName::Text(&wide(string)), None))
 }
 
 extern "C" fn end(range: u64) {
@@ -263,7 +285,7 @@ extern "C" fn end(range: u64) {
 
 unsafe extern "C" fn domain_start_ex(domain: *const c_void, attributes: *const Attributes) -> u64 {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(0, || unsafe { with(attributes, 0, |called| ranges::start(domain_of(domain), called)) })
+    guarded(0, || unsafe { with(attributes, 0, |called, payload| ranges::start(domain_of(domain), called, payload)) })
 }
 
 extern "C" fn domain_end(_: *const c_void, range: u64) {
@@ -272,15 +294,15 @@ extern "C" fn domain_end(_: *const c_void, range: u64) {
 
 unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(-1, || unsafe { with(attributes, -1, |called| push(0, called)) })
+    guarded(-1, || unsafe { with(attributes, -1, |called, payload| push(0, called, payload)) })
 }
 
 extern "C" fn push_a(string: *const c_char) -> c_int {
-    guarded(-1, || push(0, GivenName::Text(&text(string))))
+    guarded(-1, || push(0, GivenName::Text(&text(string)), None))
 }
 
 extern "C" fn push_w(string: *const Wide) -> c_int {
-    guarded(-1, || push(0, GivenName::Text(&wide(string))))
+    guarded(-1, || push(0, GivenName::Text(&wide(string)), None))
 }
 
 extern "C" fn pop_plain() -> c_int {
@@ -289,7 +311,7 @@ extern "C" fn pop_plain() -> c_int {
 
 unsafe extern "C" fn domain_push_ex(domain: *const c_void, attributes: *const Attributes) -> c_int {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(-1, || unsafe { with(attributes, -1, |called| push(domain_of(domain), called)) })
+    guarded(-1, || unsafe { with(attributes, -1, |called, payload| push(domain_of(domain), called, payload)) })
 }
 
 extern "C" fn domain_pop(domain: *const c_void) -> c_int {
@@ -346,7 +368,7 @@ mod tests {
             message_type: REGISTERED,
             message: handle,
         };
-        let known = |called: GivenName<'_>| if let GivenName::Known(text) = called { Some(text.name) } else { None };
+        let known = |called: GivenName<'_>, _| if let GivenName::Known(text) = called { Some(text.name) } else { None };
         // SAFETY: they are attributes, with a handle that was given out.
         unsafe { with(&raw const attributes, None, known) }
     }

@@ -70,6 +70,9 @@ record! {
         /// 1 if it was replayed, and that follows from what ran, because nobody saw the graph's capture; see the column
         /// of kernels. Null otherwise.
         derived: Option<bool> => Narrow,
+        /// A number that the program attached to it and that means what the program says, such as the payload of an NVTX
+        /// range; null for most.
+        payload: Option<f64> => Real,
     }
 }
 
@@ -118,6 +121,7 @@ impl SpanRecord {
             page_faults: None,
             graph: None,
             derived: None,
+            payload: None,
         }
     }
 }

@@ -83,6 +83,8 @@ impl Work {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     context_sum: u64,
+    /// The bits of a number.
+    payload: u64,
     tokens: u32,
     context_len: u32,
     batch: u32,
@@ -99,9 +101,19 @@ impl Counts {
     const NEW_TOKENS: u8 = 8;
     const CONTEXT_SUM: u8 = 16;
     const SEQUENCES: u8 = 32;
+    const PAYLOAD: u8 = 64;
 
-    const NOTHING: Self =
-        Self { context_sum: 0, tokens: 0, context_len: 0, batch: 0, new_tokens: 0, sequences: 0, ran: None, set: 0 };
+    const NOTHING: Self = Self {
+        context_sum: 0,
+        payload: 0,
+        tokens: 0,
+        context_len: 0,
+        batch: 0,
+        new_tokens: 0,
+        sequences: 0,
+        ran: None,
+        set: 0,
+    };
 
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
@@ -128,6 +140,9 @@ impl Counts {
         }
         if has(Self::SEQUENCES) {
             self.sequences = other.sequences;
+        }
+        if has(Self::PAYLOAD) {
+            self.payload = other.payload;
         }
         self.set |= other.set;
     }
@@ -246,6 +261,16 @@ impl Annotation {
         self
     }
 
+    /// A number that the program attaches to the interval and that means what the program says, such as the payload of an
+    /// NVTX range.
+    #[must_use]
+    #[inline]
+    pub const fn payload(mut self, number: f64) -> Self {
+        self.counts.payload = number.to_bits();
+        self.counts.set |= Counts::PAYLOAD;
+        self
+    }
+
     /// How the step ran: as a replay of a CUDA graph, or why not.
     #[must_use]
     #[inline]
@@ -326,6 +351,10 @@ impl Annotation {
     /// Sum of context lengths of sequences that go on, if set.
     pub fn get_context_sum(&self) -> Option<u64> {
         self.counts.get(Counts::CONTEXT_SUM, self.counts.context_sum)
+    }
+    /// The program's own number, if set.
+    pub fn get_payload(&self) -> Option<f64> {
+        self.counts.get(Counts::PAYLOAD, f64::from_bits(self.counts.payload))
     }
     /// Sequences that go on, if set.
     pub fn get_sequences(&self) -> Option<u32> {

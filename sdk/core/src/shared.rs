@@ -26,6 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Buckets of the table of epochs, which shows when a span id was last given out.
 pub(crate) const EPOCHS: usize = 4096;
 
+/// Threads of a session are numbered below this. The ids of requests are those of intervals of this one.
+pub(crate) const NO_THREAD_FROM: u32 = 0x7f_ffff;
+
 pub(crate) struct SessionState {
     pub(crate) session: u64,
     /// The process that started the session.
@@ -322,6 +325,12 @@ impl SessionState {
         self.next_thread.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// As if so many threads had been before.
+    #[cfg(test)]
+    pub(crate) fn set_next_thread(&self, number: u32) {
+        self.next_thread.store(number, Ordering::Relaxed);
+    }
+
     pub(crate) fn next_request(&self) -> u32 {
         self.next_request.fetch_add(1, Ordering::Relaxed)
     }
@@ -344,7 +353,7 @@ impl SessionState {
 
     /// Span id of a request itself; requests use the numbers of a thread that cannot exist.
     pub(crate) fn request_span_id(&self, request: u64) -> SpanId {
-        self.span_id((0x7f_ffff << SEQ_BITS) + request)
+        self.span_id((u64::from(NO_THREAD_FROM) << SEQ_BITS) + request)
     }
 
     /// Trace id of a request.

@@ -396,6 +396,34 @@ fn a_run_inside_one_endless_span_is_resolved_in_parts() {
     assert_conserved(&m);
 }
 
+/// A program that is one step, with the steps of a model inside: what else it does beside these is not kept to its end.
+#[test]
+fn a_run_inside_one_endless_span_with_steps_inside_is_resolved_in_parts() {
+    const N: usize = 70_000;
+    let memory = candlescope_core::MemoryExporter::new();
+    let seen = memory.clone();
+    let mut before = 0;
+    let builder = Session::builder().ring_capacity(1 << 18).exporter(memory);
+    let (batch, m) = record(builder, |handle| {
+        let _main = trace_span!("main").entered();
+        let a = trace_span!("a");
+        for _ in 0..N {
+            let _decode = trace_span!("decode", candlescope.phase = "decode").entered();
+            trace_span!("layer").in_scope(|| ());
+            drop(_decode);
+            a.in_scope(|| ());
+        }
+        handle.flush(SOON).unwrap();
+        before = seen.batch().spans.iter().filter(|span| &*span.path.name == "a").count();
+    });
+    assert!(before > 60_000, "{before} rows of the endless step were kept back");
+    assert_eq!(batch.spans.len(), 3 * N + 1);
+    let layers =
+        batch.spans.iter().filter(|span| span.path.path.ends_with("/decode/layer") || span.path.path == "decode/layer");
+    assert_eq!(layers.count(), N, "steps inside are whole");
+    assert_conserved(&m);
+}
+
 #[test]
 fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
     let span = trace_span!("made_too_early");

@@ -417,6 +417,23 @@ mod tests {
         })
     }
 
+    /// The numbers of its intervals would be those of another thread, or of requests.
+    #[test]
+    fn a_thread_for_which_there_is_no_number_is_counted_and_not_recorded() {
+        for (number, recorded) in [(crate::shared::NO_THREAD_FROM - 1, true), (crate::shared::NO_THREAD_FROM, false)] {
+            let (requests, _queue) = crossbeam_channel::bounded(10);
+            let rings = crate::shared::Rings { capacity: 128, memory: 1 << 30 };
+            let shared =
+                Arc::new(SessionState::new(Control::new(None, false), Hooks::default(), Vec::new(), rings, requests));
+            shared.set_next_thread(number);
+            let registry = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
+            tracing::subscriber::with_default(registry, || tracing::trace_span!("step").in_scope(|| ()));
+            let threads = shared.new_threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let told: Vec<bool> = threads.iter().map(|thread| thread.share.is_some()).collect();
+            assert_eq!(told, [recorded], "{number}: with a ring, or counted as one without");
+        }
+    }
+
     #[test]
     fn nothing_is_remembered_of_requests_that_nobody_will_record() {
         assert_eq!(remembered(true, 2_000), (1, 0), "recording is off");

@@ -12,4 +12,15 @@ pub struct OpenRange {
     pub(super) parent: u64,
     pub(super) name: u32,
     pub(super) request: u32,
+    /// The bits of the program's own number.
+    pub(super) payload: Option<u64>,
+}
+
+impl OpenRange {
+    /// With a number that the program attaches to it, as [`Annotation::payload`](crate::Annotation::payload).
+    #[must_use]
+    pub const fn payload(mut self, number: f64) -> Self {
+        self.payload = Some(number.to_bits());
+        self
+    }
 }

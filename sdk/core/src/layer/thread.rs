@@ -34,6 +34,15 @@ const MAX_DEPTH: usize = 256;
 /// Ring slots that only steps may use, so that many intervals inside a step do not crowd out the step itself.
 const RESERVED_FOR_STEPS: usize = 64;
 
+/// What was when a step began.
+#[derive(Debug, Clone, Copy, Default)]
+struct BeforeStep {
+    /// Intervals that had found the ring full, without those of steps inside it that have ended.
+    lost: u64,
+    /// Of the step around it, [`ThreadState::since_split`]: it goes on when this one has ended.
+    since_split: u32,
+}
+
 /// One thread's state for one session.
 pub(crate) struct ThreadState {
     session: u64,
@@ -54,13 +63,13 @@ pub(crate) struct ThreadState {
     late: Box<[u8]>,
     /// One for each frame; valid if the frame says so.
     annotations: Box<[Annotation]>,
-    /// One for each frame; used for steps: how many intervals had found the ring full when the step began, without
-    /// those of steps inside it that have ended.
-    lost_before: Box<[u64]>,
+    /// One for each frame; used for steps.
+    before: Box<[BeforeStep]>,
     /// Enters beyond [`MAX_DEPTH`] whose exits have not come yet.
     overflow: u32,
     next_seq: u64,
-    /// Intervals of the current step written since it began or since its last part was announced.
+    /// Intervals of the current step, those of steps inside it left out, written since it began or since its last part was
+    /// announced.
     since_split: u32,
     emitted: u64,
     ring: rtrb::Producer<Raw>,
@@ -177,8 +186,10 @@ impl ThreadState {
                 }
                 left_out |= in_experiment;
                 first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded, phase != NO_PHASE);
-                self.since_split = 0;
-                self.lost_before[at] = self.counts.ring_full.load(Relaxed);
+                self.before[at].lost = self.counts.ring_full.load(Relaxed);
+                if recorded {
+                    self.before[at].since_split = std::mem::take(&mut self.since_split);
+                }
             }
         }
         let transparent = placed.kind == Kind::Transparent;

@@ -277,7 +277,7 @@ impl Drain {
             return;
         }
         self.adjusted = Instant::now();
-        let found = self.resolver.in_place(&ResolveContext { shared: &self.shared, mapper: &self.mapper });
+        let found = self.resolver.in_place_lately(&ResolveContext { shared: &self.shared, mapper: &self.mapper });
         if let (Some(budget), Some(found)) = (self.shared.control.budget(), found) {
             budget.adjust(Cost::of(&found, self.resolver.window_share()));
         }
@@ -443,7 +443,10 @@ impl Drain {
                 let around = ResolveContext { shared: &self.shared, mapper: &self.mapper };
                 self.resolver.finish_thread(&mut source.stream, &around, &mut self.resolved);
                 self.enricher.thread_ended(source.stream.info.index);
-                self.resolver.threads.has_ended(source.stream.info.index);
+                self.resolver.thread_ended(source.stream.info.index);
+                if let Some(stacks) = &mut self.enricher.stacks {
+                    stacks.thread_ended(&source.stream.info);
+                }
                 self.gone.add(&source);
             } else {
                 at += 1;
@@ -571,7 +574,9 @@ impl Drain {
         // These are counted before and after the resolver: they differ only if it loses intervals.
         let entered = tally.counts[RecordKind::Span as usize].saturating_sub(self.enricher.replayed());
         loss.unresolved = tally.drained.saturating_sub(entered);
-        loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
+        // Those that have ended since the rings were read for the last time have no record either.
+        loss.requests_open_at_end =
+            self.shared.open_requests.load(Ordering::Relaxed) + self.links.requests.try_iter().count() as u64;
         let clock = self.mapper.info();
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());
         let stacks = self.enricher.stacks.as_ref().map(Stacks::account);

@@ -21,6 +21,9 @@ const SWITCHING: usize = 4;
 /// The 95 % interval of a median exists from this many samples on.
 const FOR_INTERVAL: usize = 6;
 
+/// The last comparisons of a kind by which a budget is held.
+const LATELY: usize = 256;
+
 /// The latest step of a kind on a thread. Durations are natural logarithms of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum LatestStep {
@@ -41,6 +44,8 @@ struct Kind {
     /// One sample in `stride` is kept; `n` is how many have come.
     stride: u64,
     n: u64,
+    /// The last samples, all of them.
+    lately: VecDeque<f64>,
     /// Which neighbour the next plain step is compared with.
     before_next: bool,
     /// Time in recorded steps, nanoseconds.
@@ -128,12 +133,31 @@ impl InPlace {
         if self.steps.0 > 0 { self.steps.1 as f64 / self.steps.0 as f64 } else { 0.0 }
     }
 
+    /// A thread has ended: no step of it comes any more.
+    pub(crate) fn thread_ended(&mut self, thread: u32) {
+        self.latest.retain(|(of, _), _| *of != thread);
+        self.recent.retain(|(of, _), _| *of != thread);
+    }
+
     /// The result for the manifest; `None` if no plain step was compared. `name_of` returns a kind's name.
     pub(crate) fn overhead(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
+        self.figures(name_of, Kind::figures)
+    }
+
+    /// The same of the last comparisons alone, by which a budget is held: what steps cost may change while a program runs.
+    pub(crate) fn lately(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
+        self.figures(name_of, Kind::lately)
+    }
+
+    fn figures(
+        &self,
+        name_of: impl Fn(u32) -> String,
+        of: impl Fn(&Kind) -> Option<InPlaceKind>,
+    ) -> Option<InPlaceOverhead> {
         let mut figures = InPlaceOverhead::default();
         let mut weights = Vec::new();
         for (&name, kind) in &self.kinds {
-            let Some(one) = kind.figures() else { continue };
+            let Some(one) = of(kind) else { continue };
             figures.n_plain += one.n_plain;
             figures.n_recorded += one.n_recorded;
             weights.push((kind.recorded_ns as f64, one));
@@ -160,7 +184,7 @@ impl InPlace {
             let squares = weights.iter().map(|(ns, k)| Some((weight(*ns) * (end(k)? - k.ratio)).powi(2)));
             squares.sum::<Option<f64>>().map(f64::sqrt)
         };
-        figures.windows = self.windows.figures().map(|windows| InPlaceKind { n_plain: 0, ..windows });
+        figures.windows = of(&self.windows).map(|windows| InPlaceKind { n_plain: 0, ..windows });
         figures.low = half(|k| k.low).map(|half| figures.ratio - half);
         figures.high = half(|k| k.high).map(|half| figures.ratio + half);
         Some(figures)
@@ -170,7 +194,14 @@ impl InPlace {
 impl Kind {
     /// `None` if nothing was compared.
     fn figures(&self) -> Option<InPlaceKind> {
-        let mut samples = self.samples.clone();
+        self.figures_of(self.samples.clone())
+    }
+
+    fn lately(&self) -> Option<InPlaceKind> {
+        self.figures_of(self.lately.iter().copied().collect())
+    }
+
+    fn figures_of(&self, mut samples: Vec<f64>) -> Option<InPlaceKind> {
         samples.sort_by(f64::total_cmp);
         let share = |log: f64| log.exp_m1();
         let interval = interval(&samples);
@@ -196,6 +227,10 @@ impl Kind {
             self.samples.push(sample);
         }
         self.n += 1;
+        if self.lately.len() == LATELY {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(sample);
     }
 }
 
@@ -250,6 +285,34 @@ mod tests {
         let (low, high) = (figures.low.expect("an interval"), figures.high.expect("an interval"));
         assert!(low < 0.04 && 0.04 < high && high - low < 0.04, "{figures:?}");
         assert_eq!(figures.kinds["kind3"].ratio, figures.ratio);
+    }
+
+    #[test]
+    fn what_steps_cost_lately_shows_soon_after_it_has_changed() {
+        let mut in_place = InPlace::default();
+        let mut compare = |times: u64, cost: f64| {
+            for _ in 0..times {
+                in_place.plain(1, 3, 1_000_000);
+                in_place.recorded(1, 3, (1e6 * (1.0 + cost)) as u64);
+            }
+            (in_place.overhead(name).expect("measured").ratio, in_place.lately(name).expect("measured").ratio)
+        };
+        let (whole, lately) = compare(5_000, 0.005);
+        assert!((whole - 0.005).abs() < 1e-3 && (lately - 0.005).abs() < 1e-3, "{whole} {lately}");
+        let (whole, lately) = compare(500, 0.05);
+        assert!(whole < 0.01 && (lately - 0.05).abs() < 1e-3, "{whole} {lately}");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_threads_that_have_ended() {
+        let mut in_place = InPlace::default();
+        for thread in 0..1_000 {
+            in_place.recorded(thread, 3, 1_000);
+            in_place.plain(thread, 3, 1_000);
+            in_place.thread_ended(thread);
+        }
+        assert!(in_place.latest.is_empty() && in_place.recent.is_empty());
+        assert!(in_place.overhead(name).is_some(), "but for what it showed");
     }
 
     #[test]

@@ -346,6 +346,7 @@ impl Resolver {
         span.shape = a.get_shape();
         span.flops_executed = a.get_flops_executed();
         span.io_bytes = a.get_io_bytes();
+        span.payload = a.get_payload();
         out.batch.spans.push(span);
         out.note(item, thread.index);
     }
@@ -420,6 +421,27 @@ impl Resolver {
 
     /// The cost of recording, as plain steps show it.
     pub(crate) fn in_place(&mut self, around: &ResolveContext<'_>) -> Option<crate::run::InPlaceOverhead> {
+        self.in_place_by(around, |in_place, name| in_place.overhead(name))
+    }
+
+    /// The same of the last steps alone.
+    pub(crate) fn in_place_lately(&mut self, around: &ResolveContext<'_>) -> Option<crate::run::InPlaceOverhead> {
+        self.in_place_by(around, |in_place, name| in_place.lately(name))
+    }
+
+    /// A thread has ended, and all that it wrote has been resolved.
+    pub(crate) fn thread_ended(&mut self, thread: u32) {
+        self.threads.has_ended(thread);
+        if let Some(in_place) = &mut self.in_place {
+            in_place.thread_ended(thread);
+        }
+    }
+
+    fn in_place_by(
+        &mut self,
+        around: &ResolveContext<'_>,
+        of: impl Fn(&InPlace, &dyn Fn(u32) -> String) -> Option<crate::run::InPlaceOverhead>,
+    ) -> Option<crate::run::InPlaceOverhead> {
         let in_place = self.in_place.as_ref()?;
         around.shared.names.extend(&mut self.names);
         // Layers that are steps of their own are told by their modules, all of a kind as one.
@@ -433,7 +455,7 @@ impl Resolver {
             )
         };
         let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
-        in_place.overhead(name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })
+        of(in_place, &name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })
     }
 
     /// The share of recorded steps whose kernels were recorded; 0 if that is not counted.

@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Overload policy: beyond this the oldest go out without an interval, and are counted.
 const MOST_WAITING: usize = 1 << 18;
 
+/// Threads that have ended and are known still.
+const MOST_ENDED: usize = 1_024;
+
 /// Intervals remembered for samples that have not come.
 const MOST_PLACES: usize = 1 << 20;
 
@@ -45,6 +48,8 @@ pub(crate) struct Stacks {
     of_pools: FxHashSet<u64>,
     pool_threads: FxHashSet<u64>,
     infos: FxHashMap<u64, Arc<ThreadInfo>>,
+    /// Threads that have ended, the oldest first; samples of them may still wait.
+    ended_threads: VecDeque<Arc<ThreadInfo>>,
     names: FxHashMap<Arc<str>, u32>,
     account: StackAccount,
 }
@@ -79,6 +84,7 @@ impl Stacks {
             of_pools: FxHashSet::default(),
             pool_threads: FxHashSet::default(),
             infos: FxHashMap::default(),
+            ended_threads: VecDeque::new(),
             names: FxHashMap::default(),
             account: StackAccount { source: source.into(), ..StackAccount::default() },
         }
@@ -87,6 +93,18 @@ impl Stacks {
     /// Notes a thread that enters intervals, by the name that its records have.
     pub(crate) fn adopt(&mut self, thread: &Arc<ThreadInfo>) {
         self.infos.insert(thread.os_id, thread.clone());
+    }
+
+    /// Such a thread has ended. It is known for a while, for samples that still wait.
+    pub(crate) fn thread_ended(&mut self, thread: &Arc<ThreadInfo>) {
+        self.ended_threads.push_back(thread.clone());
+        if self.ended_threads.len() > MOST_ENDED
+            && let Some(oldest) = self.ended_threads.pop_front()
+            // The system may have given its number to another one.
+            && self.infos.get(&oldest.os_id).is_some_and(|info| info.index == oldest.index)
+        {
+            self.infos.remove(&oldest.os_id);
+        }
     }
 
     /// Takes in what was delivered. `offset` is the host's time less that of the monotonic clock, nanoseconds.

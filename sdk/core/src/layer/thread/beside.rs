@@ -3,6 +3,7 @@
 use super::super::cache::{Meta, meta_flag};
 use super::super::open_range::OpenRange;
 use super::{RESERVED_FOR_STEPS, ThreadState, add};
+use crate::Annotation;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval};
 use crate::shared::SessionState;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,14 @@ impl ThreadState {
         let (parent, request) = around.map_or((0, 0), |frame| (frame.seq, frame.request));
         self.next_seq += 1;
         self.counts.entered.store(self.next_seq, Relaxed);
-        Some(OpenRange { start: shared.ticks.now(), seq: self.next_seq, parent, name: meta.name, request })
+        Some(OpenRange {
+            start: shared.ticks.now(),
+            seq: self.next_seq,
+            parent,
+            name: meta.name,
+            request,
+            payload: None,
+        })
     }
 
     /// It ends on this thread, wherever it began.
@@ -27,8 +35,12 @@ impl ThreadState {
     pub(crate) fn end_beside(&mut self, shared: &SessionState, range: OpenRange) {
         let end = shared.ticks.now();
         // Overload policy: as for intervals, the newest record is dropped and counted; so it is on a thread without a ring.
-        if !self.is_aside() && self.room_for(1 + RESERVED_FOR_STEPS) {
-            let OpenRange { start, seq, parent, name, request } = range;
+        let records = 1 + usize::from(range.payload.is_some());
+        if !self.is_aside() && self.room_for(records + RESERVED_FOR_STEPS) {
+            let OpenRange { start, seq, parent, name, request, payload } = range;
+            if let Some(bits) = payload {
+                let _ = self.ring.push(Raw::Counts(Annotation::new().payload(f64::from_bits(bits)).counts));
+            }
             let interval = RawInterval {
                 start,
                 end: end.max(start),

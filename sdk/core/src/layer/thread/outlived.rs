@@ -48,7 +48,7 @@ impl ThreadState {
         self.bring_id_to_top(shared, at);
         self.frames[at..self.depth].rotate_left(1);
         self.annotations[at..self.depth].rotate_left(1);
-        self.lost_before[at..self.depth].rotate_left(1);
+        self.before[at..self.depth].rotate_left(1);
         self.late[at..self.depth].rotate_left(1);
         Some(at)
     }
@@ -156,7 +156,7 @@ impl ThreadState {
             if kept < at {
                 self.frames[kept] = self.frames[at];
                 self.annotations[kept] = self.annotations[at];
-                self.lost_before[kept] = self.lost_before[at];
+                self.before[kept] = self.before[at];
                 self.late[kept] = self.late[at];
             }
             kept += 1;

@@ -3,10 +3,10 @@
 use super::super::cache::{Meta, MetaCache};
 use super::super::frame::Frame;
 use super::super::marker::Marker;
-use super::{MAX_DEPTH, ThreadState, UnrecordedThread};
+use super::{BeforeStep, MAX_DEPTH, ThreadState, UnrecordedThread};
 use crate::annotation::Annotation;
 use crate::names;
-use crate::shared::{NewThread, SessionState, ThreadCounts};
+use crate::shared::{NO_THREAD_FROM, NewThread, SessionState, ThreadCounts};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ thread_local! {
 }
 
 /// Bytes that a thread's state takes in addition to its ring.
-const STATE: u64 = (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>() + size_of::<u8>())
+const STATE: u64 = (MAX_DEPTH
+    * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<BeforeStep>() + size_of::<u8>())
     + MetaCache::BYTES) as u64;
 
 /// Keeps spans of the calling thread out of every session; for the profiler's own threads.
@@ -122,7 +123,9 @@ impl ThreadState {
         let index = shared.next_thread();
         // A session that has ended takes nothing from threads that come later.
         let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
-        let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
+        // Numbers of intervals hold no more threads: those that come later would have the numbers of others.
+        let numbered = index < NO_THREAD_FROM;
+        let room = if muted || !numbered { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
         let aside = match room {
             _ if muted => Some(UnrecordedThread::Muted),
             Some(_) => None,
@@ -142,7 +145,7 @@ impl ThreadState {
             detached: 0,
             late: vec![0; depth].into_boxed_slice(),
             annotations: vec![Annotation::new(); depth].into_boxed_slice(),
-            lost_before: vec![0; depth].into_boxed_slice(),
+            before: vec![BeforeStep::default(); depth].into_boxed_slice(),
             overflow: 0,
             next_seq: SessionState::first_seq(index),
             since_split: 0,

@@ -39,7 +39,8 @@ impl ThreadState {
                 add(&self.counts.steps_lost);
             }
         }
-        self.since_split += 1;
+        // A step inside another one takes nothing of that one's room.
+        self.since_split = if is_root { self.before[at].since_split } else { self.since_split + 1 };
         if self.since_split >= SPLIT_AFTER {
             self.announce_open();
         }
@@ -49,11 +50,11 @@ impl ThreadState {
     /// them again.
     #[inline]
     fn lost_in_step(&mut self, at: usize) -> u16 {
-        let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
+        let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.before[at].lost);
         if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
             let around = self.frames[..at].iter().rposition(Frame::is_step);
             if let Some(around) = around {
-                self.lost_before[around] += lost;
+                self.before[around].lost += lost;
             }
         }
         u16::try_from(lost).unwrap_or(u16::MAX)
