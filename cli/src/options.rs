@@ -34,10 +34,7 @@ pub(crate) struct Options {
 impl Options {
     /// The steps whose kernels are recorded.
     pub(crate) fn kernels(&self) -> Option<Schedule> {
-        match self.sdk.cupti {
-            Some(KernelWindows::Scheduled(schedule)) => Some(schedule),
-            _ => None,
-        }
+        self.sdk.cupti.and_then(KernelWindows::schedule)
     }
 
     /// What sequences are held in, if in slots.
@@ -202,7 +199,9 @@ fn check(options: &Options) -> Result<()> {
         bail!("hardware.price_per_hour is {wrong}; it is US dollars an hour, 0 or more");
     }
     if options.sdk.cupti == Some(KernelWindows::OnRequest) {
-        bail!("--cupti is on-request, and nothing asks for kernels here; it must be `all` or N/EVERY such as 5/500");
+        bail!(
+            "--cupti is on-request, and nothing asks for kernels here; it must be `all`, N/EVERY such as 5/500, N/TIME such as 5/10s, or off"
+        );
     }
     if options.perturb.is_some() && options.kernels() == Some(Schedule::all()) {
         bail!(

@@ -24,12 +24,17 @@ pub(crate) fn builder(options: &Options) -> Result<Builder> {
     if let Some(lacking) = OPTIONS.iter().find(|option| option.is_lacking(&sdk)) {
         return Err(crate::lacking::option(lacking.key(), lacking.feature));
     }
-    if sdk.cupti.is_some() && !options.on_gpu() {
+    if sdk.records_kernels() && !options.on_gpu() {
         bail!("--cupti needs a GPU: add --device cuda:0");
     }
     #[cfg(feature = "otlp")]
     let otlp = sdk.otlp.take();
+    // Windows that are far apart begin with what is measured.
+    #[cfg(feature = "gpu")]
+    let held = matches!(sdk.cupti, Some(candlescope::gpu::KernelWindows::Apart(..)));
     let builder = sdk.into_builder()?;
+    #[cfg(feature = "gpu")]
+    let builder = builder.cupti_held(held);
     #[cfg(feature = "otlp")]
     let builder = match otlp {
         Some(endpoint) => builder.otlp_with(crate::services::collector(Some(endpoint.expose()))),

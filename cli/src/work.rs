@@ -61,6 +61,13 @@ pub(crate) struct RunContext<'a> {
     pub(crate) handle: Option<&'a Handle>,
 }
 
+impl RunContext<'_> {
+    /// The warm-up is over: what is recorded at times of its own may begin.
+    fn is_warm(&self) {
+        self.handle.into_iter().for_each(Handle::begin_kernel_windows);
+    }
+}
+
 /// What all requests yielded, those of the warm-up left out, and facts about a data set.
 pub(crate) struct WorkResult {
     pub(crate) outputs: Vec<Output>,
@@ -246,6 +253,7 @@ fn continuously(
             around.progress.advance();
         }
     })?;
+    around.is_warm();
     let begun = Instant::now();
     let tick = || match limit {
         Some(limit) => around.progress.at((begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64),
@@ -489,6 +497,7 @@ fn requests(
             _ => {}
         }
         if request == options.given.runtime.warmup {
+            around.is_warm();
             begun = Instant::now();
         }
         around.progress.message(match request.checked_sub(options.given.runtime.warmup) {

@@ -40,7 +40,7 @@ with open(sys.argv[1], "w") as file:
         file.write(json.dumps({"prompt": f"{system}What measures {thing}?"}) + "\n")
 P
 
-for name in ${CASES:-embedded constant smollm2 batch prefix repeating handed dump scratch cache preempted}; do
+for name in ${CASES:-embedded constant smollm2 batch goodput prefix repeating handed dump scratch cache preempted}; do
   case $name in
     embedded) study embedded "The built-in model" embedded --repeats 24 ;;
     smollm2) study smollm2 "SmolLM2 in f32, one request at a time" "$model" --dequantize --dtype f32 $SHORT --quality kl=0.05 ;;
@@ -50,6 +50,7 @@ for name in ${CASES:-embedded constant smollm2 batch prefix repeating handed dum
       study repeating "SmolLM2 in f32, a text that repeats itself" "$model" --dequantize --dtype f32 --max-new-tokens 64 --repeats 2 --ignore-eos \
         --prompt "one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five"
       ;;
+    goodput) study goodput "SmolLM2, requests that keep 200 ms a token" "$model" --dequantize --dtype f32 $SHORT --goal goodput --slo tpot=200ms ;;
     batch) study batch "SmolLM2, as many tokens as possible" "$model" --dequantize --dtype f32 $SHORT --goal throughput ;;
     handed | dump | scratch)
       declare -A finding=([handed]=blocked [dump]=hot_overhead [scratch]=page_faults)

@@ -175,6 +175,16 @@ impl Builder {
         self
     }
 
+    /// Windows of a schedule do not begin before
+    /// [`Handle::begin_kernel_windows`](candlescope_core::Handle::begin_kernel_windows), for a program that knows when it is
+    /// warm.
+    #[cfg(feature = "cupti")]
+    #[doc(hidden)]
+    pub fn cupti_held(mut self, held: bool) -> Self {
+        self.gpu.holds = held;
+        self
+    }
+
     /// Follows CUDA graphs from their capture on, so that kernels of replays have the intervals in which they were captured:
     /// the tree of a step that ran as one launch. Off by default: CUPTI then stays in the process, which costs each launch
     /// up to 0.8 µs. Without [`cupti`](Self::cupti) it does nothing.

@@ -2,27 +2,51 @@
 
 #[cfg(feature = "cuda")]
 pub use candlescope_collectors::cuda::{CudaClockOptions, Stream, with_stream};
+use candlescope_core::injected::Windows;
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Code, Finding, Severity};
 pub use candlescope_core::{GpuTier, GpuTiming};
 use candlescope_core::{Schedule, SessionBuilder};
+use std::time::Duration;
 
 /// The steps for which kernels are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelWindows {
+    /// None.
+    Off,
     /// The steps that [`Handle::capture_kernels`](crate::Handle::capture_kernels) asks for.
     OnRequest,
     /// The steps of a schedule, which counts recorded steps, and those that are asked for.
     Scheduled(Schedule),
+    /// As [`Scheduled`](Self::Scheduled), with at least a time between the beginnings of two windows: switching the recorder
+    /// on and off takes the program milliseconds, whatever a step takes.
+    Apart(Schedule, Duration),
 }
 
 impl KernelWindows {
-    #[cfg(feature = "cupti")]
-    fn schedule(self) -> Option<Schedule> {
+    /// `steps` steps at a time, at most once in `apart`.
+    pub const fn apart(steps: u64, apart: Duration) -> Self {
+        // A window that is due waits for its time, and begins with the first step after it.
+        Self::Apart(Schedule { skip_first: 0, wait: 0, warmup: 1, active: steps, repeat: 0 }, apart)
+    }
+
+    /// The schedule of windows, if there is one.
+    pub const fn schedule(self) -> Option<Schedule> {
         match self {
-            Self::OnRequest => None,
-            Self::Scheduled(schedule) => Some(schedule),
+            Self::Off | Self::OnRequest => None,
+            Self::Scheduled(schedule) | Self::Apart(schedule, _) => Some(schedule),
         }
+    }
+
+    #[cfg(feature = "cupti")]
+    fn least_apart(self) -> Duration {
+        if let Self::Apart(_, apart) = self { apart } else { Duration::ZERO }
+    }
+}
+
+impl From<Windows> for KernelWindows {
+    fn from(windows: Windows) -> Self {
+        Self::apart(windows.steps, Duration::from_secs(windows.every_s))
     }
 }
 
@@ -42,6 +66,9 @@ pub(crate) struct Gpu {
     /// Whether kernels are recorded, and in which windows.
     #[cfg(feature = "cupti")]
     pub(crate) kernels: Option<KernelWindows>,
+    /// Whether windows wait until they may begin.
+    #[cfg(feature = "cupti")]
+    pub(crate) holds: bool,
     /// Whether graphs are followed from their capture on.
     #[cfg(feature = "cupti")]
     pub(crate) graphs: bool,
@@ -75,11 +102,12 @@ impl Gpu {
             session = cuda(session, self.timing, self.clock);
         }
         #[cfg(feature = "cupti")]
-        if let Some(windows) = self.kernels {
+        if let Some(windows) = self.kernels.filter(|windows| *windows != KernelWindows::Off) {
             use candlescope_collectors::cupti::{Cupti, CuptiOptions};
             // Whether it works becomes known in the background and is stated in the run's verdict.
             let options = CuptiOptions::default().follow_graphs(self.graphs);
             session = session.kernels(Cupti::new(options), windows.schedule());
+            session = session.kernels_apart(windows.least_apart()).kernels_held(self.holds);
         }
         #[cfg(feature = "nvml")]
         {

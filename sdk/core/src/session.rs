@@ -53,6 +53,8 @@ pub struct SessionBuilder {
     taps: Vec<Arc<dyn Tap>>,
     gpu: Option<(Box<dyn GpuClock>, GpuTiming)>,
     kernels: Option<(Box<dyn Activity>, Option<Schedule>)>,
+    kernels_apart: Duration,
+    kernels_held: bool,
     stacks: Option<Box<dyn StackSource>>,
     expect_gpu: bool,
     rank_given: bool,
@@ -85,6 +87,8 @@ impl Default for SessionBuilder {
             taps: Vec::new(),
             gpu: None,
             kernels: None,
+            kernels_apart: Duration::ZERO,
+            kernels_held: false,
             stacks: None,
             expect_gpu: true,
             rank_given: false,
@@ -158,6 +162,23 @@ impl SessionBuilder {
     #[doc(hidden)]
     pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
         self.kernels = Some((Box::new(activity), schedule));
+        self
+    }
+
+    /// Least time between the beginnings of two windows of the schedule: switching a recorder on and off costs more than a
+    /// window's steps. A window that is due sooner begins later, with the first step after that time. Those on request come
+    /// at once.
+    #[doc(hidden)]
+    pub fn kernels_apart(mut self, apart: Duration) -> Self {
+        self.kernels_apart = apart;
+        self
+    }
+
+    /// Windows of the schedule do not begin before [`Handle::begin_kernel_windows`](crate::Handle::begin_kernel_windows), for
+    /// a program that knows when it is warm.
+    #[doc(hidden)]
+    pub fn kernels_held(mut self, held: bool) -> Self {
+        self.kernels_held = held;
         self
     }
 

@@ -1049,6 +1049,53 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
     assert_kernels_conserved(&windows, &batch);
 }
 
+/// Switching a recorder on and off takes longer than a window: a program that asks for few says how far apart.
+#[test]
+fn windows_keep_their_distance_and_begin_when_the_program_is_warm() {
+    const APART: Duration = Duration::from_millis(200);
+    let device = Device::new();
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), Some(Schedule { skip_first: 0, wait: 0, warmup: 1, active: 3, repeat: 0 }))
+        .kernels_apart(APART)
+        .kernels_held(true);
+    let warm = 50;
+    let mut began = Vec::new();
+    let (batch, m) = record(builder, |handle| {
+        steps(&device, warm);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(device.enables.load(Ordering::Relaxed), 0, "none while the program warms up");
+        let before = Instant::now();
+        assert!(!handle.wait_for_kernels(SOON) && before.elapsed() < SOON / 2, "nobody waits for what does not begin");
+        handle.begin_kernel_windows();
+        for window in 1..=3 {
+            let is_on = || {
+                steps(&device, 1);
+                std::thread::sleep(Duration::from_millis(1));
+                device.enables.load(Ordering::Relaxed) >= window
+            };
+            wait_until(is_on, "the next window");
+            began.push(Instant::now());
+        }
+        // The last window has its steps only once the recorder has said that it is on.
+        for _ in 0..20 {
+            steps(&device, 1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    // They are seen late by a step and the recorder's next look, which a busy machine makes longer.
+    let apart: Vec<_> = began.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(began[2] - began[0] >= APART && apart.iter().all(|apart| *apart >= APART / 2), "{apart:?}");
+    let windows = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((windows.windows, windows.windows_missed), (3, 0), "a window that still waits is none");
+    assert_eq!((windows.steps, windows.attributed), (9, 9 * 8));
+    let mut all: Vec<_> = batch.steps.iter().collect();
+    all.sort_by_key(|step| step.step);
+    assert!(all[..warm].iter().all(|step| step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Event)));
+    assert_eq!(m.options["kernels_apart_s"], 0.2);
+    assert_kernels_conserved(&windows, &batch);
+}
+
 fn assert_kernels_conserved(k: &KernelAccount, batch: &Batch) {
     assert_eq!(k.recorded, k.attributed + k.unattributed + k.late + k.outside_window, "{k:?}");
     assert_eq!(batch.kernels.len() as u64, k.recorded - k.outside_window, "{k:?}");

@@ -103,21 +103,22 @@ options! {
             read: share, "a share of step time from 0 to 1, such as 0.02",
             act: |b, _, config| b.gpu_timing(config.gpu_timing()),
         }
-        /// Record kernels with CUPTI: of all steps, or of N in EVERY, for example 5/500.
+        /// Record kernels with CUPTI: of all steps, of N in EVERY, for example 5/500, or of N at most once in a time, for
+        /// example 5/10s.
         cupti: Option<KernelWindows> {
-            form: "cupti=N/EVERY" | "cupti" | "cupti=on-request",
+            form: "cupti=N/EVERY" | "cupti=N/TIME" | "cupti" | "cupti=on-request" | "cupti=off",
             also: "`on-request`: when the program asks for them",
-            feature: "cupti",
+            feature: "cupti" if |config| config.records_kernels(),
             default: "off",
             read: windows,
-                "`all`, N/EVERY such as 5/500, or `on-request`; without the key no kernels are recorded",
+                "`all`, N/EVERY such as 5/500, N/TIME such as 5/10s, `on-request`, or `off`",
             act: |b, windows, _| b.cupti(windows),
         }
         /// Follow CUDA graphs from their capture on, so that kernels of replays have the intervals that they were
         /// captured in.
         cupti_graphs: bool {
             form: "cupti-graphs",
-            feature: "cupti" if |config| config.cupti_graphs && config.cupti.is_some(),
+            feature: "cupti" if |config| config.cupti_graphs && config.records_kernels(),
             default: "off",
             read: switch, "on or off",
             act: |b, on, _| b.cupti_graphs(on),
@@ -276,6 +277,11 @@ fn collector(url: RedactedUrl) -> candlescope_exporters::otlp::OtlpConfig {
 }
 
 impl EnvConfig {
+    /// Whether kernels of any steps may be asked for.
+    pub fn records_kernels(&self) -> bool {
+        self.cupti.is_some_and(|windows| windows != KernelWindows::Off)
+    }
+
     /// A budget alone asks for GPU time, too.
     fn times_gpu(&self) -> bool {
         self.gpu.map_or(self.gpu_budget.is_some(), |tier| tier != GpuTier::Off)

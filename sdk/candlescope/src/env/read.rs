@@ -2,6 +2,7 @@
 
 use crate::gpu::KernelWindows;
 use candlescope_core::Schedule;
+use candlescope_core::injected::Windows;
 use candlescope_core::numbers::read_share;
 use std::str::FromStr;
 
@@ -41,7 +42,8 @@ pub(super) fn cost(text: &str) -> Option<String> {
 pub(super) fn windows(text: &str) -> Option<KernelWindows> {
     match text {
         "" => Some(KernelWindows::Scheduled(Schedule::all())),
+        "off" => Some(KernelWindows::Off),
         "on-request" => Some(KernelWindows::OnRequest),
-        _ => text.parse().ok().map(KernelWindows::Scheduled),
+        _ => Windows::parse(text).map(KernelWindows::from).or_else(|| text.parse().ok().map(KernelWindows::Scheduled)),
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::gpu::KernelWindows;
 use candlescope_core::{GpuTier, Schedule};
+use std::time::Duration;
 
 #[test]
 fn everything_is_read() {
@@ -44,6 +45,10 @@ fn everything_is_read() {
         assert_eq!(windows(text), KernelWindows::Scheduled(schedule.parse().unwrap()));
     }
     assert_eq!(windows("cupti=on-request"), KernelWindows::OnRequest);
+    assert_eq!(windows("cupti=5/10s"), KernelWindows::apart(5, Duration::from_secs(10)));
+    for (text, on) in [("cupti=off", false), ("cupti=5/10s", true), ("cupti", true), ("", false)] {
+        assert_eq!(EnvConfig::parse(text).unwrap().records_kernels(), on, "{text}");
+    }
 }
 
 #[test]
@@ -86,7 +91,8 @@ fn mistakes_are_named() {
         ("prometheus=", "`prometheus` wants an address or a port, as in prometheus=9464"),
         ("parquet=./a;prometheus=9464", "`prometheus` stands behind a semicolon"),
         ("host=off; paused", "`paused` stands behind a semicolon"),
-        ("cupti=off", "`on-request`"),
+        ("cupti=never", "`on-request`"),
+        ("cupti=5/soon", "N/TIME such as 5/10s"),
         ("overhead-probe=1", "from 2, as in overhead-probe=10, not `1`"),
         ("host=maybe", "on or off"),
         ("schedule=1/2/3", "N/EVERY such as 5/500"),

@@ -9,6 +9,7 @@
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Schedule, StepAction};
+use std::time::{Duration, Instant};
 
 /// The two highest bits of `counted` are the state of its window, the other bits the number of steps that it still
 /// takes.
@@ -25,6 +26,12 @@ const PHASE: u64 = 3 << 62;
 pub(crate) struct KernelWindow {
     /// When windows are asked for automatically; it counts recorded steps.
     schedule: Option<Schedule>,
+    /// Least time between the beginnings of two of the schedule's windows.
+    apart: Duration,
+    /// The schedule's windows do not begin yet.
+    holds: AtomicBool,
+    /// Somebody asked for the window that is to come.
+    urgent: AtomicBool,
     /// Recorded steps that have begun; counted only if there is a schedule.
     recorded: AtomicU64,
     /// Set once the schedule has asked for its first window.
@@ -87,6 +94,9 @@ impl KernelWindow {
     pub(super) fn new(schedule: Option<Schedule>) -> Self {
         let window = Self {
             schedule,
+            apart: Duration::ZERO,
+            holds: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
             recorded: AtomicU64::new(0),
             asked_once: AtomicBool::new(false),
             counted: AtomicU64::new(NONE),
@@ -106,6 +116,45 @@ impl KernelWindow {
         window
     }
 
+    /// With this time between two windows of the schedule. One that is due sooner waits for it, and those that are due
+    /// meanwhile are not missed.
+    pub(super) fn apart(mut self, apart: Duration) -> Self {
+        self.apart = apart;
+        self
+    }
+
+    /// With windows of the schedule that do not begin before [`let_begin`](Self::let_begin).
+    pub(super) fn held(self) -> Self {
+        self.holds.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether they do not yet, and nobody asked for one.
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) && self.rests(None, Instant::now())
+    }
+
+    /// Windows of the schedule may begin.
+    pub(crate) fn let_begin(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a window that is asked for has to wait, if the last began at `last`. Nobody waits who asked for steps or for a
+    /// capture, and nothing does while the recorder is on anyway.
+    pub(crate) fn rests(&self, last: Option<Instant>, now: Instant) -> bool {
+        let rests = last.is_some_and(|last| now.saturating_duration_since(last) < self.apart);
+        if !(rests || self.holds.load(Ordering::Relaxed)) || self.urgent.load(Ordering::Relaxed) {
+            return false;
+        }
+        let recorder = self.recorder();
+        !recorder.on && recorder.capture == Capture::None
+    }
+
+    /// Whether windows that are due may have to wait, so that none of them is missed.
+    fn may_rest(&self) -> bool {
+        !self.apart.is_zero() || self.holds.load(Ordering::Relaxed)
+    }
+
     /// Called when a recorded step begins; `captured` if it is a step of a capture with kernels. Returns whether its
     /// kernels are recorded.
     pub(super) fn begin_step(&self, captured: bool) -> bool {
@@ -115,6 +164,7 @@ impl KernelWindow {
             if let Some(active) = self.due(schedule, nth)
                 && !self.ask(active)
                 && !self.has_failed()
+                && !self.may_rest()
             {
                 self.missed.fetch_add(1, Ordering::Relaxed);
             }
@@ -178,8 +228,21 @@ impl KernelWindow {
     /// recorded.
     pub(crate) fn ask(&self, steps: u64) -> bool {
         let asked = |counted: u64| self.makes_room(counted).then_some(ASKED | steps.min(!PHASE));
+        steps > 0 && self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked).is_ok()
+    }
+
+    /// As [`ask`](Self::ask), for somebody who wants these steps now: where the schedule's next window waits for its time, they
+    /// are that window.
+    pub(crate) fn ask_now(&self, steps: u64) -> bool {
+        let takes_over = self.may_rest() && !self.recorder().on;
+        let asked = |counted: u64| {
+            let free = self.makes_room(counted) || takes_over && counted & PHASE == ASKED;
+            free.then_some(ASKED | steps.min(!PHASE))
+        };
         let free = steps > 0 && self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked).is_ok();
-        self.windows.fetch_add(u64::from(free), Ordering::Relaxed);
+        if free {
+            self.urgent.store(true, Ordering::Relaxed);
+        }
         free
     }
 
@@ -260,7 +323,11 @@ impl KernelWindow {
         recorder.on = !self.has_failed();
         recorder.paused = false;
         let open = |counted: u64| (counted & PHASE == ASKED).then_some(counted & !PHASE | OPEN);
-        let _ = self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, open);
+        let opened = self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, open).is_ok();
+        self.windows.fetch_add(u64::from(opened), Ordering::Relaxed);
+        if opened {
+            self.urgent.store(false, Ordering::Relaxed);
+        }
     }
 
     /// See [`Control::kernels_used_up`](super::Control::kernels_used_up).
@@ -312,8 +379,12 @@ impl KernelWindow {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// Windows so far, with one that was asked for and that the recorder is not ready for yet; not one that waits for its time.
     pub(crate) fn windows(&self) -> u64 {
-        self.windows.load(Ordering::Relaxed)
+        let begun = self.windows.load(Ordering::Relaxed);
+        let waits = self.holds.load(Ordering::Relaxed) || (begun > 0 && !self.apart.is_zero());
+        let asked = self.counted.load(Ordering::Acquire) & PHASE == ASKED;
+        begun + u64::from(asked && (!waits || self.urgent.load(Ordering::Relaxed)))
     }
 
     /// Windows of the schedule that were left out, because the one before was still under way or its kernels had not
@@ -431,6 +502,7 @@ mod tests {
             let due = 10 / (wait + 1);
             assert_eq!((before, window.windows(), window.missed()), (0, 1, due - 1), "wait {wait}");
             window.ready();
+            assert_eq!(window.windows(), 1);
             assert!(window.begin_step(false), "wait {wait}");
             let more = if wait == 0 { 1 } else { 0 };
             assert_eq!(window.missed(), due - 1 + more, "wait {wait}");
@@ -439,6 +511,50 @@ mod tests {
             (0..10).for_each(|_| assert!(!window.begin_step(false)));
             assert_eq!(window.missed(), missed, "a recorder that has failed is told as that");
         }
+    }
+
+    #[test]
+    fn windows_at_a_distance_wait_and_are_not_missed() {
+        let window = KernelWindow::new(schedule(0, 0, 8, 2, 0)).apart(Duration::from_secs(5));
+        let begun = Instant::now();
+        (0..100).for_each(|_| assert!(!window.begin_step(false)));
+        assert!(window.is_wanted() && !window.rests(None, begun), "the first one does not wait");
+        window.ready();
+        assert_eq!(taken(&window, 10), [0, 1]);
+        assert!(!window.is_active());
+        (0..100).for_each(|_| assert!(!window.begin_step(false)));
+        assert!(window.is_wanted() && window.rests(Some(begun), begun + Duration::from_millis(4_999)));
+        assert!(!window.rests(Some(begun), begun + Duration::from_secs(5)));
+        assert!(window.ask_for_capture() && !window.rests(Some(begun), begun), "whoever asks waits for nothing");
+        window.end_capture();
+        assert_eq!((window.windows(), window.missed()), (1, 0), "one that waits for its time is none");
+        assert!(window.rests(Some(begun), begun) && window.ask_now(3) && !window.rests(Some(begun), begun));
+        assert_eq!(window.windows(), 2);
+        window.ready();
+        assert_eq!(taken(&window, 10), [0, 1, 2], "as many as were asked for");
+    }
+
+    #[test]
+    fn a_window_that_is_due_in_a_capture_does_not_keep_the_recorder_on_for_its_distance() {
+        let window = KernelWindow::new(schedule(0, 0, 1, 2, 0)).apart(Duration::from_secs(5));
+        let now = Instant::now();
+        assert!(window.ask_for_capture());
+        window.ready();
+        window.on_for_capture().expect("it is on").capture_until(1_000);
+        (0..100).for_each(|_| _ = window.begin_step(true));
+        assert!(window.is_wanted(), "the schedule's next window is due");
+        window.end_capture();
+        assert!(!window.rests(Some(now), now), "the recorder is on: it begins now, and then the recorder goes off");
+    }
+
+    #[test]
+    fn held_windows_wait_until_they_may_begin() {
+        let window = KernelWindow::new(schedule(0, 3, 0, 2, 0)).held();
+        let now = Instant::now();
+        (0..100).for_each(|_| assert!(!window.begin_step(false)));
+        assert!(window.is_wanted() && window.rests(None, now) && window.missed() == 0);
+        window.let_begin();
+        assert!(!window.rests(None, now), "the one that was due is not lost");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError};
 use std::ops::Range;
+use std::time::Duration;
 
 /// How often opening a window between two steps is tried.
 const OPENING_ATTEMPTS: usize = 1_000;
@@ -126,6 +127,12 @@ impl Control {
     /// Adds a recorder of kernels, which is on in the windows of `schedule`, or only on request.
     pub(crate) fn with_kernels(mut self, schedule: Option<Schedule>) -> Self {
         self.kernels = Some(KernelWindow::new(schedule));
+        self
+    }
+
+    /// With at least this time between two of its windows, which do not begin yet if they are `held`.
+    pub(crate) fn with_kernels_apart(mut self, apart: Duration, held: bool) -> Self {
+        self.kernels = self.kernels.map(|window| window.apart(apart)).map(|w| if held { w.held() } else { w });
         self
     }
 

@@ -99,6 +99,8 @@ impl KernelThread {
         let (mut on, mut recording) = (false, false);
         let mut awaited: Option<AwaitedDelivery> = None;
         let mut fetched = Instant::now();
+        // When the last window began.
+        let mut began = None;
         if self.call(|activity, _| activity.prepare()).is_some() {
             let describe = std::mem::replace(&mut self.describe, Box::new(|_| {}));
             let activity = &mut self.activity;
@@ -107,7 +109,9 @@ impl KernelThread {
         loop {
             let shared = self.shared.clone();
             let Some(window) = shared.control.kernels() else { return };
-            let busy = window.is_active() || awaited.is_some();
+            // A window may have to wait for long, for its own time or for the recorder's.
+            let rests = window.rests(began, Instant::now()) || (!on && !self.activity.wait().is_zero());
+            let busy = (window.is_active() && !rests) || awaited.is_some();
             match self.asks.recv_timeout(if busy { BUSY } else { IDLE }) {
                 // Whoever asks again has no need of the answer before.
                 Ok(Ask::Collect(ticket)) => awaited = Some(AwaitedDelivery::new(ticket, self.host.now())),
@@ -145,11 +149,12 @@ impl KernelThread {
                     return;
                 }
             }
-            if window.is_wanted() {
+            if window.is_wanted() && !window.rests(began, Instant::now()) {
                 recording = recording
                     || (self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some());
                 if recording {
                     on = true;
+                    began = Some(Instant::now());
                     window.ready();
                 }
             }
