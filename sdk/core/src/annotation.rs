@@ -82,9 +82,8 @@ impl Work {
 /// For whom a step works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
+    /// Or the bits of the program's own number, which is for intervals of recorded programs: these do not know the sum.
     context_sum: u64,
-    /// The bits of a number.
-    payload: u64,
     tokens: u32,
     context_len: u32,
     batch: u32,
@@ -103,17 +102,8 @@ impl Counts {
     const SEQUENCES: u8 = 32;
     const PAYLOAD: u8 = 64;
 
-    const NOTHING: Self = Self {
-        context_sum: 0,
-        payload: 0,
-        tokens: 0,
-        context_len: 0,
-        batch: 0,
-        new_tokens: 0,
-        sequences: 0,
-        ran: None,
-        set: 0,
-    };
+    const NOTHING: Self =
+        Self { context_sum: 0, tokens: 0, context_len: 0, batch: 0, new_tokens: 0, sequences: 0, ran: None, set: 0 };
 
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
@@ -135,14 +125,12 @@ impl Counts {
         if has(Self::NEW_TOKENS) {
             self.new_tokens = other.new_tokens;
         }
-        if has(Self::CONTEXT_SUM) {
+        if other.set & (Self::CONTEXT_SUM | Self::PAYLOAD) != 0 {
             self.context_sum = other.context_sum;
+            self.set &= !(Self::CONTEXT_SUM | Self::PAYLOAD);
         }
         if has(Self::SEQUENCES) {
             self.sequences = other.sequences;
-        }
-        if has(Self::PAYLOAD) {
-            self.payload = other.payload;
         }
         self.set |= other.set;
     }
@@ -243,12 +231,13 @@ impl Annotation {
         self
     }
 
-    /// For a step: sum of the context lengths after it, in tokens, over the sequences that go on.
+    /// For a step: sum of the context lengths after it, in tokens, over the sequences that go on. In place of
+    /// [`payload`](Self::payload).
     #[must_use]
     #[inline]
     pub const fn context_sum(mut self, tokens: u64) -> Self {
         self.counts.context_sum = tokens;
-        self.counts.set |= Counts::CONTEXT_SUM;
+        self.counts.set = self.counts.set & !Counts::PAYLOAD | Counts::CONTEXT_SUM;
         self
     }
 
@@ -262,12 +251,12 @@ impl Annotation {
     }
 
     /// A number that the program attaches to the interval and that means what the program says, such as the payload of an
-    /// NVTX range.
+    /// NVTX range. In place of [`context_sum`](Self::context_sum): no interval has both.
     #[must_use]
     #[inline]
     pub const fn payload(mut self, number: f64) -> Self {
-        self.counts.payload = number.to_bits();
-        self.counts.set |= Counts::PAYLOAD;
+        self.counts.context_sum = number.to_bits();
+        self.counts.set = self.counts.set & !Counts::CONTEXT_SUM | Counts::PAYLOAD;
         self
     }
 
@@ -354,7 +343,7 @@ impl Annotation {
     }
     /// The program's own number, if set.
     pub fn get_payload(&self) -> Option<f64> {
-        self.counts.get(Counts::PAYLOAD, f64::from_bits(self.counts.payload))
+        self.counts.get(Counts::PAYLOAD, f64::from_bits(self.counts.context_sum))
     }
     /// Sequences that go on, if set.
     pub fn get_sequences(&self) -> Option<u32> {
@@ -378,6 +367,21 @@ impl Annotation {
 mod tests {
     use super::*;
     use candlescope_work::operation::linear;
+
+    #[test]
+    fn a_payload_and_a_sum_of_contexts_replace_each_other() {
+        let of = |a: &Annotation| (a.get_payload(), a.get_context_sum());
+        let (payload, sum) = (Annotation::new().payload(-1.5), Annotation::new().context_sum(7));
+        assert_eq!((of(&payload), of(&sum)), ((Some(-1.5), None), (None, Some(7))));
+        assert_eq!((of(&payload.context_sum(7)), of(&sum.payload(-1.5))), (of(&sum), of(&payload)));
+        for (mut before, then) in [(payload, sum), (sum, payload), (payload, payload)] {
+            before.merge(&then);
+            assert_eq!(of(&before), of(&then));
+        }
+        let mut kept = payload.tokens(3);
+        kept.merge(&Annotation::new().tokens(4));
+        assert_eq!((of(&kept), kept.get_tokens()), (of(&payload), Some(4)));
+    }
 
     #[test]
     fn what_is_not_counted_stays_unsaid() {

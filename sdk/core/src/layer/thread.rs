@@ -187,7 +187,9 @@ impl ThreadState {
                 left_out |= in_experiment;
                 first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded, phase != NO_PHASE);
                 self.before[at].lost = self.counts.ring_full.load(Relaxed);
-                if recorded {
+                if nested == 0 {
+                    self.since_split = 0;
+                } else if recorded {
                     self.before[at].since_split = std::mem::take(&mut self.since_split);
                 }
             }

@@ -39,20 +39,21 @@ impl ThreadState {
                 add(&self.counts.steps_lost);
             }
         }
-        // A step inside another one takes nothing of that one's room.
-        self.since_split = if is_root { self.before[at].since_split } else { self.since_split + 1 };
+        self.since_split += 1;
         if self.since_split >= SPLIT_AFTER {
             self.announce_open();
         }
     }
 
     /// Number of intervals of the step at `at`, which ends, that found the ring full. A step around it does not count
-    /// them again.
+    /// them again, and goes on where it was.
     #[inline]
     fn lost_in_step(&mut self, at: usize) -> u16 {
         let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.before[at].lost);
-        if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
-            let around = self.frames[..at].iter().rposition(Frame::is_step);
+        if self.frames[at].flags & flag::NESTED_STEP != 0 {
+            // It takes nothing of the room of the step around it.
+            self.since_split = self.before[at].since_split;
+            let around = if lost > 0 { self.frames[..at].iter().rposition(Frame::is_step) } else { None };
             if let Some(around) = around {
                 self.before[around].lost += lost;
             }
