@@ -4,9 +4,8 @@
 #   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
 #   OUT      folder for results (default: target/bench/apart)
 #   MODELS ("smollm2-135m:1 smollm2-135m:16 llama-3-8b:1": NAME:BATCH); ROUNDS (5); SECONDS_EACH (6)
-# Prints, for each model, the ratio of the time of all measured requests, of tokens a second and of the median token, with windows to
-# without: the median of the pairs with their range; and how many windows there were, and operators they know. Fails if a run does, or
-# if one with windows has none or loses a kernel.
+# Prints, for each model, the ratio of the median and the mean token and of tokens a second, with windows to without: the median of the
+# pairs with their range; and how many windows there were. Fails if a run does, or if one with windows has none or loses a kernel.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ -z "${BIN:-}" ] || export PATH=$BIN:$PATH

@@ -66,12 +66,16 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
         Vec::new()
     };
     show(&account, &kept, program, &options.out, args.json)?;
+    // With the time used up before anything was tried there is nothing that anybody could use.
+    let nothing = account.ended == OptimiseEnd::Budget && account.phases.is_empty();
     if let Some(error) = &account.error {
-        note(&format!("error: {error}"));
+        let word = if account.ended == OptimiseEnd::Budget && !nothing { "note" } else { "error" };
+        note(&format!("{word}: {error}"));
     }
     Ok(match account.ended {
         OptimiseEnd::Interrupted => 130,
         OptimiseEnd::Failed => 1,
+        _ if nothing => 1,
         _ => 0,
     })
 }
@@ -193,6 +197,7 @@ pub(crate) fn show(
         }
         _ if account.aim == Aim::Goodput && account.phases.iter().all(is_not_tried) => say("Nothing was judged.")?,
         _ if account.aim == Aim::Goodput => say("Nothing that was tried lets more requests keep all limits.")?,
+        _ if account.phases.is_empty() => say("Nothing was tried.")?,
         _ => say("Nothing that was tried makes it faster.")?,
     }
     if account.ended == OptimiseEnd::Budget {

@@ -144,7 +144,7 @@ async fn capture(
     }
     let (done, written) = tokio::sync::oneshot::channel();
     // Opening files and waiting for the recorder of kernels would block the runtime's threads.
-    let (stopping, longest) = (captures.clone(), captures.longest);
+    let (stopping, until) = (captures.clone(), tokio::time::Instant::now() + captures.longest);
     let stopping = stopping.stopping.notified();
     let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |result| _ = done.send(result)))
         .await
@@ -155,7 +155,7 @@ async fn capture(
     tokio::select! {
         Ok(result) = written => Ok(Json(result).into_response()),
         () = stopping => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
-        () = tokio::time::sleep(longest) => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
+        () = tokio::time::sleep_until(until) => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
     }
 }
 

@@ -11,6 +11,12 @@ use std::collections::HashMap;
 /// Overload policy: beyond that they are forgotten, and their kernels have no arrow.
 const MOST_WAITING: usize = 1 << 20;
 
+/// In the number of the arrow that a batch's last call has beside those of its kernels.
+const SPARE: u64 = 1 << 63;
+
+/// A call: its thread and correlation.
+type Call = (Option<u64>, u32);
+
 /// Numbers of arrows, from 0: each kernel of a run has the next one.
 #[derive(Debug, Default)]
 pub(super) struct Arrows {
@@ -18,8 +24,12 @@ pub(super) struct Arrows {
     first: u64,
     /// Number of the first kernel of the next one.
     next: u64,
-    /// Arrows of this batch by the call that launched their kernels: its thread and correlation.
-    calls: HashMap<(Option<u64>, u32), Vec<u64>>,
+    /// Arrows of this batch by the call that launched their kernels.
+    calls: HashMap<Call, Vec<u64>>,
+    /// The call of this batch's last kernel, whose others may come in the next one: it has an arrow more.
+    last: Option<Call>,
+    /// The last call of the batch before, which is drawn, with that arrow: what it launched and comes in this one has it in common.
+    before: Option<(Call, u64)>,
     /// Arrows by the interval that launched their kernels, where no call was recorded.
     intervals: HashMap<u64, Vec<u64>>,
     waiting: usize,
@@ -31,9 +41,17 @@ impl Arrows {
         self.first = self.next;
         self.next += batch.kernels.len() as u64;
         self.calls.clear();
+        if let Some(last) = batch.kernels.last() {
+            let before = std::mem::replace(&mut self.last, last.launch_start.map(|_| call_of(last)));
+            // A launch of so many kernels that this is not the first batch which has nothing else.
+            let goes_on = self.before.filter(|(call, _)| before == Some(*call));
+            self.before = goes_on.or(before.map(|call| (call, SPARE | self.first)));
+        }
         for (arrow, kernel) in (self.first..).zip(&batch.kernels) {
             if kernel.launch_start.is_some() {
-                self.calls.entry(call_of(kernel)).or_default().push(arrow);
+                if self.before.is_none_or(|(call, _)| call != call_of(kernel)) {
+                    self.calls.entry(call_of(kernel)).or_default().push(arrow);
+                }
             } else if let Some(seq) = kernel.seq {
                 if self.waiting >= MOST_WAITING {
                     self.intervals.clear();
@@ -47,7 +65,10 @@ impl Arrows {
 
     /// Those that begin at the call of this kernel.
     pub(super) fn of_call(&mut self, kernel: &KernelRecord) -> Vec<u64> {
-        self.calls.remove(&call_of(kernel)).unwrap_or_default()
+        let call = call_of(kernel);
+        let mut arrows = self.calls.remove(&call).unwrap_or_default();
+        arrows.extend((self.last == Some(call)).then_some(SPARE | self.next));
+        arrows
     }
 
     /// Those that begin at this interval.
@@ -63,10 +84,13 @@ impl Arrows {
 
     /// The one to a kernel of this batch, at this index in it.
     pub(super) fn of_kernel(&self, at: usize, kernel: &KernelRecord) -> Option<u64> {
-        (kernel.launch_start.is_some() || kernel.seq.is_some()).then_some(self.first + at as u64)
+        match self.before.filter(|(call, _)| kernel.launch_start.is_some() && *call == call_of(kernel)) {
+            Some((_, arrow)) => Some(arrow),
+            None => (kernel.launch_start.is_some() || kernel.seq.is_some()).then_some(self.first + at as u64),
+        }
     }
 }
 
-fn call_of(kernel: &KernelRecord) -> (Option<u64>, u32) {
+fn call_of(kernel: &KernelRecord) -> Call {
     (kernel.seq.map(thread_of), kernel.correlation)
 }

@@ -2,7 +2,7 @@
 
 use super::proto::*;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, HostNs, Ran, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
+use candlescope_core::{Batch, HostNs, KernelRecord, Ran, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
 use candlescope_testkit::Decoder;
 use candlescope_testkit::records::{T0, kernel, kernel_of};
 use candlescope_testkit::with;
@@ -206,6 +206,47 @@ fn samples_have_their_stacks_and_threads_their_states() {
 }
 
 /// The viewer chains all slices of a flow: kernels that shared one would point at each other.
+/// What is read back comes in batches of some thousand rows, and a graph may launch more.
+#[test]
+fn kernels_of_a_launch_that_come_in_later_batches_have_an_arrow_from_it() {
+    let mut first = Decoder::new(1).decode();
+    let span = first.spans[0].clone();
+    let launched = |correlation, start| {
+        with(kernel_of(&span, "GPU-1", 10), |r| {
+            (r.launch_start, r.launch_dur_ns, r.correlation) = (Some(span.host_start), Some(5), correlation);
+            r.gpu_start = span.host_start.plus_ns(start);
+        })
+    };
+    first.kernels = vec![launched(6, 90), launched(7, 100), launched(7, 120)];
+    let of = |kernels: Vec<KernelRecord>| {
+        let mut batch = Batch::default();
+        batch.kernels = kernels;
+        batch
+    };
+    let batches =
+        [first, of(vec![launched(7, 140)]), of(vec![launched(7, 160), launched(8, 180)]), of(vec![launched(9, 200)])];
+    let mut categories = HashMap::new();
+    let mut flows: Vec<(String, Vec<u64>)> = Vec::new();
+    for packet in packets(&batches) {
+        if let Some(data) = packet.interned_data {
+            categories.extend(data.event_categories.into_iter().map(|n| (n.iid, n.name.unwrap_or_default())));
+        }
+        let Some(event) = packet.track_event.filter(|e| e.r#type == Some(SLICE_BEGIN)) else { continue };
+        flows.push((categories[&event.category_iids.first().copied()].clone(), event.flow_ids));
+    }
+    let of = |category: &str| -> Vec<Vec<u64>> {
+        flows.iter().filter(|(of, _)| of == category).map(|(_, ids)| ids.clone()).collect()
+    };
+    let (calls, kernels) = (of("launch"), of("kernel"));
+    assert_eq!((calls.len(), kernels.len()), (4, 7));
+    assert!(kernels.iter().all(|ids| ids.len() == 1), "{kernels:?}");
+    let all: Vec<u64> = calls.concat();
+    assert!(kernels.concat().iter().all(|id| all.contains(id)), "each begins at a call: {kernels:?} {calls:?}");
+    let of_launch: HashSet<u64> = calls[1].iter().copied().collect();
+    let theirs: Vec<u64> = kernels[1..5].concat();
+    assert!(theirs.iter().all(|id| of_launch.contains(id)), "at theirs: {theirs:?} {calls:?}");
+}
+
 #[test]
 fn every_kernel_has_an_arrow_of_its_own_from_its_call_or_its_interval() {
     let mut batch = Decoder::new(1).decode();

@@ -535,12 +535,21 @@ fn an_interrupt_ends_the_measurement_of_quality() {
 fn a_command_into_whose_time_no_pair_fits_is_a_row_and_the_next_one_is_tried() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = options("candlescope".into(), &dir.path().join("study"), 0.05);
-    options.budget = Duration::from_secs(8);
-    // The first one takes longer than its half of the time before its first pair.
-    (options.run, options.tries) = (Some(taking(0.0)), vec![taking(4.2), taking(0.01)]);
+    options.budget = Duration::from_secs(600);
     let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
-    let account = optimise(&options, None, &cancel, &mut observe).unwrap();
-    let [slow, quick] = &account.phases[..] else { panic!("{:?}", account.phases) };
+    let mut search = search(&options, &cancel, &mut observe);
+    let state = trained();
+    let quick = taking(0.0);
+    let mut row_of = |command: &str, name: &str, lasts: Duration| {
+        let bounds = TrialBounds { most: LEAST_PAIRS, lasts, other_steps: None };
+        let tried = search.trial((&quick, command), name, &bounds, Duration::from_millis(10));
+        let phase = blank("command", name, &Change::default(), Answers::Same);
+        let verdict = search.settle(phase, tried, Expectation { state: &state, promised: None, commands: None });
+        assert!(verdict.is_some(), "nobody interrupted it");
+        (search.account.phases.last().expect("a row").clone(), search.lacked_time)
+    };
+    // The first run of it, before the first pair, takes longer than all of its time.
+    let (slow, lacked_time) = row_of(&taking(1.5), "slow", Duration::from_secs(1));
     assert!(slow.verdict == Verdict::NotTried && slow.samples_ns.is_empty() && slow.runs.is_none(), "{slow:?}");
     let why = &slow.why;
     assert!(
@@ -548,8 +557,9 @@ fn a_command_into_whose_time_no_pair_fits_is_a_row_and_the_next_one_is_tried() {
         "{why}"
     );
     assert!(why.ends_with("`--resume` with a larger `--budget` tries it again"), "{why}");
-    assert!(quick.verdict != Verdict::NotTried && !quick.samples_ns.is_empty(), "{quick:?}");
-    assert_eq!(account.ended, OptimiseEnd::Budget, "the first one is still to be tried");
+    assert!(lacked_time, "it is still to be tried");
+    let (next, _) = row_of(&taking(0.01), "next", Duration::from_secs(300));
+    assert!(next.verdict != Verdict::NotTried && !next.samples_ns.is_empty(), "{next:?}");
 }
 
 #[test]

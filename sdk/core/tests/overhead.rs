@@ -79,8 +79,8 @@ fn a_budget_is_held_by_leaving_steps_out() {
     let counts = m.steps.expect("counted");
     assert_eq!((counts.begun, counts.recorded), (3000, batch.steps.len() as u64));
     assert_eq!(counts.recorded + counts.scheduled_out + counts.left_plain, 3000, "{counts:?}");
-    // A sixth, and what was recorded before that was known; on a busy machine the interval is wide, and less is.
-    assert!((0.03..0.4).contains(&budget.kept), "{budget:?}");
+    // A sixth, and what was recorded before that was known; where the interval is wide, much less is.
+    assert!((0.01..0.4).contains(&budget.kept), "{budget:?}");
     assert!((0.15..0.5).contains(&in_place.ratio), "{in_place:?}");
     let ratio = budget.ratio.expect("measured");
     let taken = budget.kept * in_place.ratio;

@@ -234,7 +234,9 @@ impl KernelWindow {
     /// As [`ask`](Self::ask), for somebody who wants these steps now: where the schedule's next window waits for its time, they
     /// are that window.
     pub(crate) fn ask_now(&self, steps: u64) -> bool {
-        let takes_over = self.may_rest() && !self.recorder().on;
+        // Held to the end: the recorder is not ready in between.
+        let recorder = self.recorder();
+        let takes_over = self.may_rest() && !recorder.on;
         let asked = |counted: u64| {
             let free = self.makes_room(counted) || takes_over && counted & PHASE == ASKED;
             free.then_some(ASKED | steps.min(!PHASE))
@@ -243,6 +245,7 @@ impl KernelWindow {
         if free {
             self.urgent.store(true, Ordering::Relaxed);
         }
+        drop(recorder);
         free
     }
 

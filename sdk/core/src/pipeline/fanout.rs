@@ -405,7 +405,7 @@ mod tests {
         barrier.wait();
         while lanes[0].sender.try_send(Message::Update(Arc::default())).is_ok() {}
         lanes[1].send(&batch);
-        let closed = close_all(&lanes, Instant::now() + Duration::from_millis(300));
+        let closed = close_all(&lanes, Instant::now() + Duration::from_secs(3));
         assert_eq!(closed.unresponsive, ["slow"]);
         assert_eq!(account(&closed.reports[1]), (3, 0, true));
         barrier.wait();
