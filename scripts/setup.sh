@@ -22,7 +22,7 @@ if [ "$what" = candle-onnx ]; then
 fi
 # A disk that is full ends a linker by a signal, which says nothing of disks. What is built already needs its room no more.
 needed=4
-[ "$what" = test ] && needed=18
+[ "$what" = test ] && needed=20
 here=$(cd "$(dirname "$0")/.." && pwd)
 free=$(df -Pk "$here" | awk 'NR == 2 { print int($4 / 1048576) }')
 if [ ! -d "$here/target/debug/deps" ] && [ "${free:-$needed}" -lt "$needed" ]; then

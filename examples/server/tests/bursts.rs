@@ -22,10 +22,6 @@ const OTHER_FILES: usize = 256;
 /// Time for all of them.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Clients that connect before the first of them sends something: so few that none is idle for a second, after which it
-/// may be closed, where the system has its connections wait.
-const TOGETHER: usize = 4;
-
 /// One burst at a time: together they would take the files, and the processors, that each needs.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -54,17 +50,15 @@ fn request() -> Vec<u8> {
 /// requests.
 fn burst(server: &Server, clients: usize, leaves: Option<usize>) -> BTreeMap<u16, usize> {
     let (started, request) = (Instant::now(), request());
-    let mut open: Vec<TcpStream> = Vec::new();
-    while open.len() < clients {
-        let from = open.len();
-        for _ in from..clients.min(from + TOGETHER) {
-            let stream = TcpStream::connect(server.address()).expect("connects");
-            stream.set_read_timeout(Some(LONGEST)).expect("set");
-            open.push(stream);
-        }
-        // One that has got its response already may have been closed; what it got is looked at below.
-        open[from..].iter_mut().for_each(|stream| _ = stream.write_all(&request));
-    }
+    // Each sends its request at once: where the system has the next one wait for a second to connect, it would be idle for as
+    // long, after which it may be closed. One that has got its response already may have been; that is looked at below.
+    let connected = |_| {
+        let mut stream = TcpStream::connect(server.address()).expect("connects");
+        stream.set_read_timeout(Some(LONGEST)).expect("set");
+        let _ = stream.write_all(&request);
+        stream
+    };
+    let open: Vec<TcpStream> = (0..clients).map(connected).collect();
     let stays = |number: usize| leaves.is_none_or(|every| !number.is_multiple_of(every));
     // The others are dropped, and closed.
     let staying: Vec<TcpStream> = open.into_iter().enumerate().filter(|(n, _)| stays(*n)).map(|(_, s)| s).collect();
