@@ -5,8 +5,8 @@ use super::operations::{lacking, operations};
 use super::query::quoted;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::{Device, Series};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::{Device, Series};
 use candlescope_schema::metric;
 
 /// Below this share of its highest, a clock is low.
