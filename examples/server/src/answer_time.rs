@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The time by which the response on a connection must be sent.
@@ -14,6 +15,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct AnswerTime {
     longest: Duration,
     state: Mutex<State>,
+    /// Notified when a whole request was received.
+    begun: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +29,7 @@ struct State {
 
 impl AnswerTime {
     pub(crate) fn new(longest: Duration) -> Arc<Self> {
-        Arc::new(Self { longest, state: Mutex::default() })
+        Arc::new(Self { longest, state: Mutex::default(), begun: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -38,6 +41,14 @@ impl AnswerTime {
         let mut state = self.state();
         state.end.get_or_insert(Instant::now() + self.longest);
         state.going_on = true;
+        self.begun.notify_one();
+    }
+
+    /// Completes when some of a response is to be sent.
+    pub(crate) async fn is_to_be_sent(&self) {
+        while !self.is_unsent() {
+            self.begun.notified().await;
+        }
     }
 
     /// The whole response was handed over.

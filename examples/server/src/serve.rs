@@ -165,7 +165,7 @@ async fn answer(
         }
     });
     let mut connection = builder(limits.head).serve_connection(TokioIo::new(io), service);
-    let mut left = pin!(stream.is_left(|| time.is_unsent()));
+    let mut left = pin!(stream.is_left(&time));
     let ended = loop {
         tokio::select! {
             // What has arrived is looked at before the connection leaves.

@@ -1,6 +1,7 @@
 //! A connection that somebody else looks at, too: hyper reads no further while it still holds bytes that a client sent after its
 //! request, and would not notice that the client has gone.
 
+use crate::answer_time::AnswerTime;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -22,13 +23,15 @@ impl SharedStream {
         Self(Arc::new(stream))
     }
 
-    /// Ends once the client sends no more, whatever of it has not been read, and `unsent` says that an answer is under way.
-    pub(crate) async fn is_left(&self, unsent: impl Fn() -> bool) {
+    /// Ends once the client sends no more, whatever of it has not been read, while an answer is under way. An idle connection
+    /// is not looked at.
+    pub(crate) async fn is_left(&self, time: &AnswerTime) {
         loop {
+            time.is_to_be_sent().await;
             tokio::time::sleep(LOOK_AGAIN).await;
             // Whether it can be read is known: asking again would take what hyper waits for.
             let looked = tokio::time::timeout(Duration::ZERO, self.0.ready(Interest::READABLE)).await;
-            if unsent() && looked.is_ok_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed())) {
+            if time.is_unsent() && looked.is_ok_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed())) {
                 return;
             }
         }
