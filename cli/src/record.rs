@@ -12,7 +12,7 @@ use candlescope::env::VARIABLE;
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::injected::{
-    CHILDREN, CLAIM, CUDA_LIBRARY, MODEL, NVTX_LIBRARY, SESSION, STEPS, WINDOWS, WORK, Windows, Work,
+    CHILDREN, CLAIM, CUDA_LIBRARY, MODEL, NSIGHT_COMPUTE, NVTX_LIBRARY, SESSION, STEPS, WINDOWS, WORK, Windows, Work,
 };
 use candlescope_core::run::keys::Key;
 use candlescope_core::run::{Code, MANIFEST_FILE, RunManifest, env_key};
@@ -92,6 +92,12 @@ pub(crate) struct RecordArgs {
 pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if let Some(steps) = &args.step_range {
         regex::Regex::new(steps).with_context(|| format!("--step-range {steps} is no regular expression"))?;
+    }
+    if std::env::var_os(NSIGHT_COMPUTE).is_some_and(|value| !value.is_empty()) {
+        bail!(
+            "Nsight Compute runs this command ({NSIGHT_COMPUTE} is set), and it ends programs into which another library is loaded: \
+             record without ncu, and have its counters of another start"
+        );
     }
     let model = model(args)?;
     let library = library()?;

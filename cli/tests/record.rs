@@ -326,6 +326,10 @@ fn a_program_without_ranges_is_one_step_and_one_without_cuda_is_no_run() {
     }
     let err = text(&record(&run, &[], &[program, "nvtx", "return"]).stderr);
     assert!(err.contains("not empty") && !err.contains("err of"), "{err}");
+    // It would end the program.
+    let ncu = [("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/opt/ncu")];
+    let err = text(&record_with(&ncu, &nothing, &[], &[program, "nvtx", "return"]).stderr);
+    assert!(err.contains("record without ncu") && !err.contains("err of"), "{err}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 /// NVIDIA's variable that names the library which the driver loads, in `cuInit`.
 pub const CUDA_LIBRARY: &str = "CUDA_INJECTION64_PATH";
+/// Set in what Nsight Compute (`ncu`) runs. It ends a program into whose driver another library is to be loaded.
+pub const NSIGHT_COMPUTE: &str = "NV_COMPUTE_PROFILER_PERFWORKS_DIR";
 
 /// NVIDIA's variable that names the library which NVTX loads: in each library that makes ranges, when that makes its
 /// first.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `candlescope record` on PyTorch as it is: every mode of record_torch.py recorded, kernels beside PyTorch's own profiler, what recording
 # costs beside nothing, Kineto and Nsight Systems, and what of it is paid for what; programs that crash, that fork, that have no CUDA, and
-# in C, of CUDA 12, and two below MPS; many starts. All of it takes longer than half an hour: PARTS has some of it done.
+# in C, of CUDA 12, and two below MPS; many starts. All of it takes longer than 40 minutes: PARTS has some of it done.
 # What is not as it should be is a line with WRONG, and all of these are said again at the end; the status is 1 then.
 # Usage: tests/gpu/record.sh
 #   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
@@ -10,8 +10,12 @@
 #   NSYS                       Nsight Systems, if it is to be compared with
 #   MODES                      ways of running (eager ranges started emit compile graph threads)
 #   LIMIT                      seconds that a program may take (180)
-#   PARTS                      which of: ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs
+#   PARTS                      which of: ways ends beside windows candle c cuda12 mps vllm starts profilers clients ncu soak nvtx launches place costs
+#   MODES_8B                   the same for the shape of Llama 8B (ranges)
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
+#   CANDLE_SHAPES              of which shapes (smollm2; also 8b); compared with what `ways` recorded of them
+#   CLIENT_CUPTI               clients: a libcupti.so with cuptiSubscribe_v2 (default: libcupti.so.13), NEWER besides
+#   NCU                        Nsight Compute; SOAK_SECONDS of each soak (120), SOAK_WAYS (5/1s all)
 # starts:   STARTS of each program in C (40), THREADS that make contexts (1 2 8 32), TORCH_STARTS of each in PyTorch (10); GDB, a debugger
 # beside:   the run `ranges` of ways, made before or with it
 # nvtx:     NVTX_ROUNDS of a process by itself and recorded (3), NVTX_TOKENS of each (450)
@@ -72,7 +76,7 @@ of_tokens() { # RUN TOKENS: of so many tokens kernels were recorded, each with i
   number "steps that are tokens" $(($2 * 4 / 5)) "SELECT count(*) FROM steps WHERE phase = 'decode'" "$1"
 }
 
-part() { [[ " ${PARTS:-ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs} " == *" $1 "* ]]; }
+part() { [[ " ${PARTS:-ways ends beside windows candle c cuda12 mps vllm starts profilers clients ncu soak nvtx launches place costs} " == *" $1 "* ]]; }
 told() { echo --model-config "$out/$1.json" --work batch=1,prompt=64,dtype=bf16; }
 rm -f "$out/record_program" "$out/hung.txt"
 if part ways || part candle || part vllm; then
@@ -81,7 +85,7 @@ fi
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 part ways && echo "-- each way"
-for mode in $(part ways && echo "${MODES:-eager ranges started emit compile graph threads}"); do
+for mode in $(part ways && echo "${MODES-eager ranges started emit compile graph threads}"); do
   echo "[$mode]"
   # shellcheck disable=SC2046
   recorded "$mode" $(told smollm2) -- "$mode" --tokens 50
@@ -89,13 +93,13 @@ for mode in $(part ways && echo "${MODES:-eager ranges started emit compile grap
   ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
   of_tokens "$mode" "$([ "$mode" = threads ] && echo 200 || echo 50)"
 done
-if part ways; then
-echo "[8b]"
-# shellcheck disable=SC2046
-recorded ranges-8b $(told 8b) -- ranges --shape 8b --tokens 30
-ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
-of_tokens ranges-8b 30
-fi
+for mode in $(part ways && echo "${MODES_8B-ranges}"); do
+  echo "[$mode, 8b]"
+  # shellcheck disable=SC2046
+  recorded "$mode-8b" $(told 8b) -- "$mode" --shape 8b --tokens 30
+  ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode-8b"
+  of_tokens "$mode-8b" 30
+done
 if part ends; then
 echo "-- a forked worker that ends by _exit; no CUDA; a crash"
 STATUS=4 recorded fork --follow-forks -- fork --tokens 20
@@ -135,6 +139,20 @@ P
 )"
   [ "${kernels:-0}" -le "$2" ] && [ "${kernels:-0}" -ge $(($2 - $2 / 100)) ] && [ "${without:-0}" = 0 ] ||
     wrong "$1: ${kernels:-0} of $2 kernels, ${without:-0} without an interval"
+}
+expect() { # RUN WHAT: so many records of kernels and copies, or `none`, and the finding that says why, or `any` of the two
+  local said
+  said=$(python3 - "$out/$1/run.json" "$2" 2>&1 <<'P'
+import json, sys
+run, expected = json.load(open(sys.argv[1])), sys.argv[2]
+kernels = (run.get("gpu") or {}).get("kernels") or {}
+why = kernels.get("error") or [finding["message"] for finding in run["verdict"]["findings"] if finding["code"] == "no_kernels"]
+recorded = kernels.get("recorded", 0)
+print(f"{recorded} kernels and copies{f'; {why}' if why else ''}")
+asserted = {"none": not recorded and bool(why), "any": bool(recorded or why)}
+sys.exit(not asserted.get(expected, str(recorded) == expected))
+P
+  ) && echo "  $1: $said" || wrong "$1: $said, and not $2"
 }
 if part c && program; then
 echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
@@ -282,18 +300,100 @@ echo "  $FAILED_STARTS of $ALL_STARTS starts failed"
 [ "$FAILED_STARTS" = 0 ] || wrong "$FAILED_STARTS of $ALL_STARTS starts failed, see $out/failed"
 fi
 if part candle && [ -n "${CANDLE:-}" ]; then
-echo "-- candle, by itself and from outside"
-candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens 50 --ignore-eos --warmup 1 --repeats 2 --no-progress)
-rm -rf "$out"/candle "$out"/candle-outside* "$out"/candle-plain
-"${limited[@]}" "${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
-is_status candle "${PIPESTATUS[0]}" 0
+for shape in ${CANDLE_SHAPES:-smollm2}; do
+echo "-- candle, by itself and from outside: $shape"
+model=smollm2-135m of='' tokens_of=50
+[ "$shape" = smollm2 ] || model=llama-3-8b of=-$shape tokens_of=30
+candle=("$CANDLE" profile --model "config:$model" --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens $tokens_of --ignore-eos --warmup 1 --repeats 2 --no-progress)
+rm -rf "$out/candle-plain-graph$of" "$out/candle-graph$of.recording" "$out/candle$of" "$out/candle-outside$of" "$out/candle-outside$of.recording" "$out/candle-plain$of" "$out/candle-graph$of"
+"${limited[@]}" "${candle[@]}" --cupti --out "$out/candle$of" 2>&1 | tail -3
+is_status "candle$of" "${PIPESTATUS[0]}" 0
 # shellcheck disable=SC2046
-"${limited[@]}" "$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
-is_status candle-outside "${PIPESTATUS[0]}" 0
-of_tokens candle-outside 100
-"$cs" compare "$out/candle" "$out/ranges" --allow tokens || wrong "candle and PyTorch with ranges are not compared"
-"$cs" compare --programs "$out/candle-outside" "$out/eager" --allow tokens || wrong "candle from outside and PyTorch are not compared"
-"$cs" compare --programs "$out/eager" "$out/compile" || wrong "PyTorch eagerly and compiled are not compared"
+"${limited[@]}" "$cs" record $(told "$shape") --out "$out/candle-outside$of" -- "${candle[@]}" --gpu-timing off --cupti=off --out "$out/candle-plain$of" 2>&1 | tail -3
+is_status "candle-outside$of" "${PIPESTATUS[0]}" 0
+of_tokens "candle-outside$of" $((2 * tokens_of))
+"${limited[@]}" "$cs" record $(told "$shape") --out "$out/candle-graph$of" -- "${candle[@]}" --cuda-graph --gpu-timing off --cupti=off --out "$out/candle-plain-graph$of" 2>&1 | tail -3
+is_status "candle-graph$of" "${PIPESTATUS[0]}" 0
+compared=0
+beside() { # A B OPTIONS…: compares the two, if both were recorded
+  [ -d "$out/$1" ] && [ -d "$out/$2" ] || { echo "  SKIPPED: $1 or $2 was not recorded (PARTS=ways)"; return; }
+  compared=$((compared + 1))
+  "$cs" compare "$out/$1" "$out/$2" "${@:3}" || wrong "$1 and $2 are not compared"
+}
+beside "candle$of" "ranges$of" --allow tokens
+beside "candle-graph$of" "graph$of" --programs --allow tokens
+for other in eager compile; do beside "candle-outside$of" "$other$of" --programs --allow tokens; done
+beside "eager$of" "compile$of" --programs
+[ $compared -gt 0 ] || wrong "candle: nothing to compare with, make it with PARTS=ways"
+done
+fi
+if part clients && program; then
+echo "-- CUPTI has another client, by its interface for several (cuptiSubscribe_v2): before recording begins, and after"
+for library in ${CLIENT_CUPTI:-libcupti.so.13} ${NEWER:-}; do
+at=$([ "$library" = "${NEWER:-}" ] && echo newer || echo first)
+if ! python3 -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1]).cuptiSubscribe_v2' "$library" 2>/dev/null; then
+  echo "  SKIPPED: $library cannot be loaded, or has no cuptiSubscribe_v2"
+  continue
+fi
+for when in early late; do
+  rm -rf "$out/client-$at-$when" "$out/client-$at-$when.recording"
+  CANDLESCOPE_CUPTI=$library "${limited[@]}" "$cs" record --out "$out/client-$at-$when" -- "$out/record_program" client "$when" "$library" 2>&1 | sed 's/^/  /'
+  is_status "client-$at-$when" "${PIPESTATUS[0]}" 0
+done
+# Whoever is first has CUPTI, where it serves one; where it serves several, both may have it.
+expect "client-$at-early" "$([ $at = first ] && echo none || echo any)"
+expect "client-$at-late" "$([ $at = first ] && echo 1000 || echo any)"
+done
+fi
+if part ncu && program; then
+if [ -z "${NCU:-}" ]; then
+echo "  SKIPPED: NCU names no ncu"
+else
+echo "-- Nsight Compute around the recording, and in it"
+rm -rf "$out"/ncu-around* "$out"/ncu-inside*
+"${limited[@]}" "$NCU" --target-processes all --launch-count 3 "$cs" record --out "$out/ncu-around" -- "$out/record_program" 20 >"$out/ncu-around.txt" 2>&1
+grep -q "Nsight Compute runs this command" "$out/ncu-around.txt" && echo "  ncu-around: refused" || wrong "ncu-around: $(tail -n 3 "$out/ncu-around.txt" | tr '\n' ' ')"
+"${limited[@]}" "$cs" record --out "$out/ncu-inside" -- "$NCU" --launch-count 3 "$out/record_program" 20 2>&1 | tail -n 12 | sed 's/^/  /'
+is_status ncu-inside "${PIPESTATUS[0]}" 0
+expect ncu-inside 100
+fi
+fi
+if part soak && program; then
+echo "-- memory of the program, ${SOAK_SECONDS:-120} s each: kernels of 5 steps a second, and all"
+for way in ${SOAK_WAYS:-5/1s all}; do
+  name=soak-${way%%/*}
+  rm -rf "$out/$name" "$out/$name.recording"
+  env --default-signal=INT timeout -k 5 $((${SOAK_SECONDS:-120} + 60)) "$cs" record --cupti "$way" --out "$out/$name" -- "$out/record_program" 100000000 >"$out/$name.txt" 2>&1 &
+  recording=$!
+  sleep 5
+  pid=$(pgrep -n -x record_program)
+  [ -n "$pid" ] || { wrong "$name: the program did not start: $(tail -n 1 "$out/$name.txt")"; wait $recording; continue; }
+  : >"$out/$name.rss"
+  for _ in $(seq $((${SOAK_SECONDS:-120} / 5))); do
+    awk '/^VmRSS/ { print $2 / 1024 }' "/proc/$pid/status" >>"$out/$name.rss"
+    sleep 5
+  done
+  kill -INT "$pid"
+  wait $recording
+  is_status "$name" $? 130
+  # From the second third to the last, by medians: what is set up at the beginning is no growth. A step is three kernels, a copy and a memset.
+  steps=$(row "SELECT count(*) FROM steps" "$name")
+  python3 - "$out/$name.rss" "$out/$name/run.json" "$way" "${steps:-0}" <<'P' || wrong "$name: memory grows, or kernels are gone that nothing counts"
+import json, statistics, sys
+rss = [float(line) for line in open(sys.argv[1])]
+run, way, steps = json.load(open(sys.argv[2])), sys.argv[3], int(sys.argv[4])
+kernels = (run.get("gpu") or {}).get("kernels") or {}
+third = max(len(rss) // 3, 1)
+early, late = statistics.median(rss[third:2 * third] or rss), statistics.median(rss[-third:])
+untold = 5 * steps - kernels.get("recorded", 0) - kernels.get("dropped", 0)
+print(f"  {len(rss)} samples, MiB: first {rss[0]:.1f}, second third {early:.1f}, last {late:.1f}, most {max(rss):.1f}; {steps} steps; {kernels}; steps: {run.get('steps')}")
+if way == "all":
+    print(f"  of {5 * steps} kernels, copies and memsets {untold} are neither recorded nor dropped")
+sys.exit(not (late - early <= 8 and kernels.get("recorded") and (way != "all" or abs(untold) <= 10)))
+P
+  tail -n 3 "$out/$name.txt" | sed 's/^/  /'
+  rm -rf "$out/$name"
+done
 fi
 if part profilers; then
 echo "-- another profiler in the program, and around it"
@@ -305,15 +405,7 @@ if [ -n "${NSYS:-}" ]; then
   "${limited[@]}" "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/around" "$cs" record --out "$out/nsys-around" -- \
     python3 -W ignore "$here/record_torch.py" ranges --tokens 20 2>&1 | tail -4
   is_status nsys-around "${PIPESTATUS[0]}" 0
-  said=$(python3 - "$out/nsys-around/run.json" 2>&1 <<'P'
-import json, sys
-run = json.load(open(sys.argv[1]))
-kernels = (run.get("gpu") or {}).get("kernels") or {}
-why = kernels.get("error") or [finding["message"] for finding in run["verdict"]["findings"] if "ernels" in finding["message"]]
-print(f"{kernels.get('recorded', 0)} kernels; {why}")
-sys.exit(bool(kernels.get("recorded")) or not why)
-P
-  ) && echo "  nsys-around: $said" || wrong "nsys-around: kernels are those of Nsight, and the run says why it has none: $said"
+  expect nsys-around none
 fi
 fi
 if part beside; then

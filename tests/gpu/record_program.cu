@@ -3,13 +3,16 @@
 //
 //   record_program [STEPS]             the steps
 //   record_program init                starts the driver and ends
+//   record_program client WHEN CUPTI   200 steps, as another client of this CUPTI from before the first call (early) or after it (late)
 //   record_program contexts THREADS    as many threads make a context each, at once, on all devices in turn, launch and copy
 //   record_program launches BLOCKS     what a launch takes, in a loop and with 2 MiB read between two of them: RESULT, in ns
 //   record_program ranges BLOCKS       what an NVTX range takes, by push and pop and by start and end: RESULT, in ns
 //
 // What fails is said on standard error, with the call and the device.
 #include <cuda.h>
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,12 +172,52 @@ static int ranges(int blocks) {
 }
 #endif
 
+// Another client of CUPTI, by its interface for several; as of CUPTI 13.3, of whose headers this needs none.
+struct subscriber {
+    size_t size;
+    const char *name;
+    char *other;
+    size_t other_size;
+    unsigned char allow_several, padding[7];
+};
+
+static void nothing(void *of, int domain, unsigned call, const void *data) {
+    (void)of, (void)domain, (void)call, (void)data;
+}
+
+static int client(const char *library) {
+    void *cupti = dlopen(library, RTLD_NOW), *handle;
+    char other[128] = "";
+    struct subscriber asked = {sizeof asked, "record_program", other, sizeof other, 1, {0}};
+    int (*subscribe)(void **, void (*)(void *, int, unsigned, const void *), void *, struct subscriber *) = NULL;
+    if (cupti) *(void **)&subscribe = dlsym(cupti, "cuptiSubscribe_v2");
+    if (!subscribe) {
+        fprintf(stderr, "record_program: %s: no cuptiSubscribe_v2\n", cupti ? library : dlerror());
+        return 3;
+    }
+    int status = subscribe(&handle, nothing, NULL, &asked);
+    if (status == 1) {
+        // Before 13.3 there was no word of several.
+        asked.size = offsetof(struct subscriber, allow_several);
+        status = subscribe(&handle, nothing, NULL, &asked);
+    }
+    printf("as a client of CUPTI: %d, beside \"%s\"\n", status, other);
+    fflush(stdout);
+    return 0;
+}
+
 int main(int count, char **arguments) {
+    int is_client = count > 1 && !strcmp(arguments[1], "client");
+    if (is_client && (count < 4 || (strcmp(arguments[2], "early") && strcmp(arguments[2], "late")))) {
+        fprintf(stderr, "record_program: client early|late CUPTI\n");
+        return 2;
+    }
+    if (is_client && !strcmp(arguments[2], "early") && client(arguments[3])) return 3;
     if (count > 2 && !strcmp(arguments[1], "launches")) return launches(atoi(arguments[2]));
     if (count > 2 && !strcmp(arguments[1], "ranges")) return ranges(atoi(arguments[2]));
     if (count > 2 && !strcmp(arguments[1], "contexts")) return threads(atoi(arguments[2]) < 64 ? atoi(arguments[2]) : 64);
     if (count > 1 && !strcmp(arguments[1], "init")) return FAILS(cuInit(0), -1);
-    int steps = count > 1 ? atoi(arguments[1]) : 100;
+    int steps = is_client ? 200 : count > 1 ? atoi(arguments[1]) : 100;
     float *x, *result, total = 0;
     if (FAILS(cudaMalloc(&x, N * sizeof(float)), 0) || FAILS(cudaMalloc(&result, sizeof(float)), 0)) return 1;
     for (int step = 0; step < steps; step++) {
@@ -185,6 +228,7 @@ int main(int count, char **arguments) {
         sum<<<64, 256>>>(x, result);
         if (FAILS(cudaMemcpy(&got, result, sizeof(float), cudaMemcpyDeviceToHost), 0)) return 1;
         total += got;
+        if (is_client && step == 0 && !strcmp(arguments[2], "late") && client(arguments[3])) return 3;
     }
     printf("%.0f\n", total);
     return 0;

@@ -103,7 +103,7 @@ const RULES: &[(KernelClass, &[&str])] = &[
     (Softmax, &["softmax", "soft_max"]),
     (Rotary, &["rotary", "cos_kernel", "sin_kernel"]),
     (Norm, &["rmsnorm", "rms_norm", "layernorm", "layer_norm", "groupnorm", "group_norm", "rsqrt", "batch_norm"]),
-    (Activation, &["silu", "gelu", "swiglu", "act_and_mul", "relu", "sigmoid", "tanh"]),
+    (Activation, &["silu", "gelu", "swiglu", "glu_kernel", "act_and_mul", "relu", "sigmoid", "tanh"]),
     (
         Sampling,
         &[
@@ -158,7 +158,8 @@ const RULES: &[(KernelClass, &[&str])] = &[
             "is_u8_",
         ],
     ),
-    (Cast, &["convert"]),
+    // Activations to integers for a product with quantised weights are conversions, too.
+    (Cast, &["convert", "quantize_", "quant_kernel"]),
     (Reduction, &["reduce_kernel", "reduceop", "meanops", "sum_", "_sum", "fast_max", "fast_min", "reduce_"]),
     (
         Elementwise,
@@ -456,6 +457,36 @@ mod tests {
                 "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, (unsigned long)1> >(int, at::native::FillFunctor<int>, std::array<char*, (unsigned long)1>)",
                 Copy,
             ),
+        ] {
+            assert_eq!(KernelClass::of(name), class, "{name}");
+        }
+    }
+
+    /// As mistral.rs 0.8.1 launched them on an H200, with weights in Q4_1.
+    #[test]
+    fn names_that_mistral_rs_launched() {
+        for (name, class) in [
+            ("mul_mat_vec_q4_1_q8_1_cuda1", Gemm),
+            ("mul_mat_vec_q8_0_q8_1_cuda1", Gemm),
+            (
+                "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, false, true, true, false, 6, false, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__nv_bfloat16 const>, cublasGemvTensorStridedBatched<__nv_bfloat16 const>, cublasGemvTensorStridedBatched<__nv_bfloat16>, float> >",
+                Gemm,
+            ),
+            (
+                "void fused_glu_kernel_vec4<float, float4>(float4 const*, float4 const*, float4*, unsigned int, int)",
+                Activation,
+            ),
+            ("ucopy_bf16", Copy),
+            ("copy2d_bf16", Copy),
+            ("cast_f32_bf16", Cast),
+            ("quantize_q8_1", Cast),
+            ("dequantize_block_q8_0_f32", Dequantise),
+            ("rmsnorm_f32", Norm),
+            ("rope_i_bf16", Rotary),
+            ("softmax_bf16", Softmax),
+            ("badd_f32", Elementwise),
+            ("ucos_f32", Elementwise),
+            ("is_u32_f32", Gather),
         ] {
             assert_eq!(KernelClass::of(name), class, "{name}");
         }

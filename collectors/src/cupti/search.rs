@@ -2,7 +2,7 @@
 
 use super::told::told;
 use candlescope_core::gpu::ActivityError;
-use candlescope_core::injected::CUDA_LIBRARY;
+use candlescope_core::injected::{CUDA_LIBRARY, NSIGHT_COMPUTE};
 use std::path::{Path, PathBuf};
 
 /// Names the library to load.
@@ -85,7 +85,17 @@ pub(super) fn obstacle(environment: Environment<'_>) -> Option<ActivityError> {
                 .to_string(),
         ));
     }
-    let injected = set(CUDA_LIBRARY).filter(|_| told().is_none())?;
+    // Loaded by the driver we are first, and CUPTI is ours.
+    if told().is_some() {
+        return None;
+    }
+    if set(NSIGHT_COMPUTE).is_some() {
+        return Some(ActivityError(format!(
+            "Nsight Compute profiles this process ({NSIGHT_COMPUTE} is set), and CUPTI serves one client at a time: run without ncu \
+             to have kernels here, or leave kernel recording off"
+        )));
+    }
+    let injected = set(CUDA_LIBRARY)?;
     Some(ActivityError(format!(
         "a profiler is injected into this process ({CUDA_LIBRARY} is {injected}), and CUPTI serves one client at a time: unset \
          it, or leave kernel recording off"
@@ -219,6 +229,9 @@ mod tests {
         assert_eq!(obstacle(&environment(&[("CUDA_HOME", "/opt/cuda"), ("CUDA_INJECTION64_PATH", "")])), None);
         let text = obstacle(&environment(&[("NSYS_PROFILING_SESSION_ID", "7"), ("CUDA_INJECTION64_PATH", "/x.so")]));
         assert!(text.is_some_and(|e| e.0.contains("nsys")), "the more telling one is named");
+        let text =
+            obstacle(&environment(&[("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/ncu")])).map(|e| e.0).unwrap_or_default();
+        assert!(text.contains("without ncu"), "{text}");
         let text = obstacle(&environment(&[("CUDA_INJECTION64_PATH", "/x.so")])).map(|e| e.0).unwrap_or_default();
         assert!(text.contains("/x.so") && text.contains("unset it"), "{text}");
     }
