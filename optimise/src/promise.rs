@@ -3,7 +3,8 @@
 use crate::account::Promise;
 use crate::facts::Facts;
 use crate::remedies::{Attempt, State};
-use candlescope_figures::advice::{Advice, AdviceCode};
+use candlescope_core::Phase;
+use candlescope_figures::advice::{Advice, AdviceCode, UnobservedStep};
 use candlescope_predict::simulation::{Change, Simulation, StepGroup, parse_changes};
 use candlescope_work::estimate::Estimate;
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub(crate) fn of_replay(state: &State<'_>, simulation: &Simulation, changes: Vec
         let Some(gain) = gain(group, &changes, state.facts) else { continue };
         by_kind.insert(group.name().to_string(), gain);
     }
+    with_prompts(&mut by_kind, &state.diagnosis.steps, &changes, state.facts);
     let gain = of_run(state, &by_kind)?;
     let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
     Some(PromisedGain { promise: Promise::of(gain, "what_if", Some(words.join("+"))), by_kind, changes })
@@ -118,17 +120,44 @@ fn gain(group: &StepGroup, changes: &[Change], facts: &Facts) -> Option<Estimate
     Some(Estimate { low: 1.0 - each.high / now, mid: 1.0 - each.mid / now, high: 1.0 - each.low / now })
 }
 
+/// Adds what prompts gain that pass together as a batch, to what its decode steps gain by a replay: a step of prompts cannot be replayed
+/// with more of them. Where nothing could be replayed, nothing is promised, for prompts alone are little of it.
+fn with_prompts(by_kind: &mut ByKind, steps: &[UnobservedStep], changes: &[Change], facts: &Facts) {
+    if by_kind.is_empty() {
+        return;
+    }
+    for step in steps {
+        if let Some(gain) = prompts_together(step, changes, facts).filter(|_| !by_kind.contains_key(&step.phase)) {
+            by_kind.insert(step.phase.clone(), gain);
+        }
+    }
+}
+
+/// What each of so many sequences gains of a prompt's step on a device. The host does for all what it did for one; the device does at best
+/// no more, either, and as a rule the work of all, so that the step takes the longer of the two. At worst each prompt takes what it took
+/// alone, as where requests come one after the other into slots. `None` where the number of sequences is not what changes, and without
+/// recorded kernels.
+fn prompts_together(step: &UnobservedStep, changes: &[Change], facts: &Facts) -> Option<Estimate> {
+    let sequences = changes.iter().rev().find_map(|change| match change {
+        Change::Batch { sequences } => Some(f64::from(*sequences)),
+        _ => None,
+    })?;
+    let device = step.device_ns.filter(|_| step.phase == Phase::Prefill.as_str() && step.unobserved_ns > 0.0)?;
+    let least = facts.batch as f64 / sequences;
+    let usually = least.max(device / step.unobserved_ns).min(1.0);
+    (least < 1.0).then(|| Estimate { low: 0.0, mid: 1.0 - usually, high: 1.0 - least })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::goal::Goal;
     use candlescope_core::run::RunManifest;
-    use candlescope_figures::advice::{Diagnosis, JointGain, UnobservedStep};
+    use candlescope_figures::advice::{Diagnosis, JointGain};
 
-    #[test]
-    fn all_findings_at_once_are_a_promise_that_somebody_can_name() {
-        let step = UnobservedStep {
-            phase: "decode".into(),
+    fn step(phase: &str) -> UnobservedStep {
+        UnobservedStep {
+            phase: phase.into(),
             n: 20,
             observed_ns: 1e6,
             unobserved_ns: 1e6,
@@ -137,7 +166,36 @@ mod tests {
             basis: "made",
             device_ns: None,
             share_of_time: 0.5,
-        };
+        }
+    }
+
+    #[test]
+    fn prompts_of_a_batch_pass_together_on_a_device() {
+        let facts = Facts::of(&RunManifest::default());
+        let four = [Change::Batch { sequences: 4 }];
+        let waits = UnobservedStep { device_ns: Some(1e5), ..step("prefill") };
+        let found = prompts_together(&waits, &four, &facts).unwrap();
+        assert_eq!((found.low, found.mid, found.high), (0.0, 0.75, 0.75), "the host's work is that of one prompt");
+        let works = UnobservedStep { device_ns: Some(9e5), ..step("prefill") };
+        let found = prompts_together(&works, &four, &facts).unwrap();
+        assert!((found.mid - 0.1).abs() < 1e-9 && found.high == 0.75, "{found:?}");
+        assert_eq!(prompts_together(&step("prefill"), &four, &facts), None, "on a processor");
+        assert_eq!(prompts_together(&UnobservedStep { device_ns: Some(1e5), ..step("decode") }, &four, &facts), None);
+        assert_eq!(prompts_together(&waits, &[Change::Graph], &facts), None);
+        assert_eq!(prompts_together(&waits, &[Change::Batch { sequences: 1 }], &facts), None);
+
+        // Decode steps could not be replayed: nothing is promised, rather than too little.
+        let mut by_kind = ByKind::new();
+        with_prompts(&mut by_kind, &[step("decode"), waits.clone()], &four, &facts);
+        assert!(by_kind.is_empty());
+        by_kind.insert("decode".to_string(), Estimate::exact(0.7));
+        with_prompts(&mut by_kind, &[step("decode"), waits], &four, &facts);
+        assert_eq!(by_kind.len(), 2, "{by_kind:?}");
+    }
+
+    #[test]
+    fn all_findings_at_once_are_a_promise_that_somebody_can_name() {
+        let step = step("decode");
         let gain = Estimate { low: 0.2, mid: 0.4, high: 0.6 };
         let together = JointGain { phase: "decode".into(), codes: vec![AdviceCode::Preempted], gain };
         let (facts, goal) = (Facts::of(&RunManifest::default()), Goal::default());
