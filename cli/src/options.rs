@@ -12,6 +12,7 @@ use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule, Side};
 use candlescope_models::slots::{BatcherOptions, SlotOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// Options of `profile` as resolved.
 #[derive(Debug, Clone)]
@@ -99,6 +100,32 @@ pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composition>> {
 
 /// Resolves the options of a composed configuration.
 pub(crate) fn resolve(composed: &Composition) -> Result<Options> {
+    resolve_where(composed, can_record_kernels)
+}
+
+/// Whether this build and this machine have what records kernels, and no other profiler has it.
+fn can_record_kernels() -> bool {
+    #[cfg(feature = "gpu")]
+    return candlescope_collectors::cupti::probe().is_ok();
+    #[cfg(not(feature = "gpu"))]
+    false
+}
+
+/// The windows of kernels of a run on a GPU that is asked for nothing about GPU time, and the time between them. Opening and closing one
+/// takes some 40 ms: less than one per cent of this time.
+const USUAL_WINDOWS: KernelWindows = KernelWindows::apart(5, Duration::from_secs(5));
+/// The same as an option.
+const USUAL_CUPTI: &str = "5/5s";
+
+/// Whether windows would show in what is measured: one request of those measured is so many of them that what it pays is in the
+/// medians, or CUPTI has to stay in the process from the capture of a graph on, which costs each replay.
+fn windows_would_show(given: &ProfileChoices, prompt: &Prompt) -> bool {
+    let prompts = if let Prompt::Dataset(set) = prompt { set.prompts.len() } else { 1 };
+    given.runtime.cuda_graph || given.runtime.repeats.saturating_mul(prompts) < 3
+}
+
+/// The same, where `can_record` tells whether kernels can be recorded.
+fn resolve_where(composed: &Composition, can_record: impl FnOnce() -> bool) -> Result<Options> {
     let given = ProfileChoices::of(|group, name| composed.at(group, name));
     let mut options = Options {
         sdk: composed.of_sdk()?,
@@ -110,8 +137,20 @@ pub(crate) fn resolve(composed: &Composition) -> Result<Options> {
         kept: composed.kept(),
     };
     check(&options)?;
-    let tier = if options.on_gpu() { GpuTier::Adaptive } else { GpuTier::Off };
-    let tier = *options.sdk.gpu.get_or_insert(tier);
+    // Marks on layers tell when the device was done with them, and kernels what it took. A budget is one of marks.
+    let EnvConfig { gpu, gpu_budget, cupti, .. } = &mut options.sdk;
+    let is_open = gpu.is_none() && gpu_budget.is_none() && cupti.is_none();
+    let is_open = is_open && !windows_would_show(&options.given, &options.prompt);
+    let usual = if !options.given.hardware.device.starts_with("cuda") {
+        GpuTier::Off
+    } else if is_open && can_record() {
+        *cupti = Some(USUAL_WINDOWS);
+        options.kept.insert("cupti".to_string(), json!(USUAL_CUPTI));
+        GpuTier::Steps
+    } else {
+        GpuTier::Adaptive
+    };
+    let tier = *gpu.get_or_insert(usual);
     let budget = options.sdk.gpu_budget.as_ref().and_then(|text| text.parse().ok());
     options.kept.extend([
         ("gpu-timing".to_string(), json!(tier)),
@@ -341,11 +380,39 @@ mod tests {
     use clap::Parser;
 
     fn resolved(args: &[&str]) -> Result<Options> {
+        resolved_where(args, false)
+    }
+
+    fn resolved_where(args: &[&str], can_record: bool) -> Result<Options> {
         let cli = Cli::try_parse_from(["candlescope", "profile"].iter().chain(args))?;
         match cli.command {
-            Command::Profile(args) => resolve(&composed(&args)?[0]),
+            Command::Profile(args) => resolve_where(&composed(&args)?[0], || can_record),
             _ => unreachable!("parsed as profile"),
         }
+    }
+
+    #[test]
+    fn a_run_on_a_gpu_that_is_asked_for_nothing_has_kernels_of_some_steps_and_marks_of_all() {
+        let usual = |args: &[&str], can_record| {
+            let options = resolved_where(&[&["--device", "cuda:0"], args].concat(), can_record).unwrap();
+            (options.sdk.gpu, options.sdk.cupti)
+        };
+        assert_eq!(usual(&[], true), (Some(GpuTier::Steps), Some(KernelWindows::apart(5, Duration::from_secs(5)))));
+        let chosen = resolved_where(&["--device", "cuda:0"], true).unwrap();
+        let given = resolved(&["--device", "cuda:0", &format!("--cupti={}", chosen.kept()["cupti"].as_str().unwrap())])
+            .unwrap();
+        assert_eq!(chosen.sdk.cupti, given.sdk.cupti, "what is kept is what was chosen");
+        assert_eq!(usual(&["profiling=default"], true), usual(&[], true));
+        // Without CUPTI, or beside another profiler, layers are known by marks alone.
+        assert_eq!(usual(&[], false), (Some(GpuTier::Adaptive), None));
+        // Who asks for something gets that and nothing else.
+        assert_eq!(usual(&["--gpu-timing", "steps"], true), (Some(GpuTier::Steps), None));
+        assert_eq!(usual(&["--gpu-budget", "0.01"], true), (Some(GpuTier::Adaptive), None));
+        assert_eq!(usual(&["--cupti=off"], true), (Some(GpuTier::Adaptive), Some(KernelWindows::Off)));
+        assert_eq!(usual(&["--cupti"], true).0, Some(GpuTier::Adaptive));
+        assert_eq!(usual(&["--repeats", "2"], true), (Some(GpuTier::Adaptive), None));
+        assert_eq!(usual(&["--cuda-graph"], true), (Some(GpuTier::Adaptive), None));
+        assert_eq!(resolved_where(&[], true).unwrap().sdk.cupti, None, "on a CPU");
     }
 
     #[test]

@@ -29,6 +29,9 @@ const RANDOM_TASK: usize = 8;
 /// What is asked about an image of a data set that asks nothing itself.
 const TASK: &str = "OCR:";
 
+/// How long a measurement waits until kernels are recorded. Usually that is some 40 ms.
+const RECORDER_STARTS: Duration = Duration::from_secs(5);
+
 /// What one request yielded.
 pub(crate) enum Output {
     /// Sequences of generated tokens, one for each of the batch.
@@ -62,9 +65,14 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
-    /// The warm-up is over: what is recorded at times of its own may begin.
+    /// The warm-up is over: what is recorded at times of its own may begin. Its first window is open when this returns, so
+    /// that no measured request pays for that.
     fn is_warm(&self) {
-        self.handle.into_iter().for_each(Handle::begin_kernel_windows);
+        if let Some(handle) = self.handle
+            && handle.begin_kernel_windows()
+        {
+            handle.wait_for_kernels(RECORDER_STARTS);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What knows GPU time better at equal cost: marks on every interval of one step in N (`--gpu-timing adaptive`, the default), or marks on steps
-# and windows of kernels (`--gpu-timing steps --cupti=1/N`). Five minutes on an H200.
+# What knows GPU time better at equal cost: marks on every interval of one step in N (`--gpu-timing adaptive`), or marks on steps and windows of
+# kernels, often (`--gpu-timing steps --cupti=1/50`) or as `profile` has them by itself (`usual`: `5/5s`). Seven minutes on an H200.
 # Usage: tests/gpu/tiers.sh
 #   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed), and for the case `threads`
 #            `candlescope-server` (built with its feature cuda) and `load`
@@ -36,12 +36,13 @@ served() { # RUN KEYS: four threads, each with a model of its own
 
 for take in $(seq "${TAKES:-2}"); do
   for name in ${CASES:-smollm2 batch16 llama threads graph}; do
-    for way in truth marks windows; do
+    for way in truth marks windows usual; do
       run=$out/$name-$way-$take
       rm -rf "$run"
       case $way in
         truth) options=(--gpu-timing steps --cupti) keys=gpu-timing=steps,cupti=all ;;
-        marks) options=(--overhead-probe 5) keys=overhead-probe=5 ;;
+        marks) options=(--gpu-timing adaptive --overhead-probe 5) keys=gpu-timing=adaptive,overhead-probe=5 ;;
+        usual) options=(--gpu-timing steps --cupti=5/5s --overhead-probe 5) keys=gpu-timing=steps,cupti=5/5s,overhead-probe=5 ;;
         windows) options=(--gpu-timing steps --cupti=1/50 --overhead-probe 5) keys=gpu-timing=steps,cupti=1/50,overhead-probe=5 ;;
       esac
       case $name in
@@ -82,7 +83,7 @@ def percent(of):
 # Operators with nothing below them: of the others an event's time has gaps between operators, which are nobody's work.
 every = {name: row["mean_ns"] for name, row in operators("truth", "cupti").items() if row["mean_ns"]}
 truth = {name: ns for name, ns in every.items() if not any(other.startswith(name + "/") for other in every)}
-for way, source in (("marks", "event"), ("windows", "cupti")):
+for way, source in (("marks", "event"), ("windows", "cupti"), ("usual", "cupti")):
     found = operators(way, source)
     known = {name: found[name]["mean_ns"] for name in truth if name in found}
     # Intervals of a run: the same for all ways, so that the truth's weigh.

@@ -228,12 +228,10 @@ impl Handle {
         }
     }
 
-    /// Windows of kernels that were [held](crate::SessionBuilder::kernels_held) may begin.
+    /// Windows of kernels that were [held](crate::SessionBuilder::kernels_held) may begin. Whether any were.
     #[doc(hidden)]
-    pub fn begin_kernel_windows(&self) {
-        if let Some(window) = self.0.shared.control.kernels() {
-            window.let_begin();
-        }
+    pub fn begin_kernel_windows(&self) -> bool {
+        self.0.shared.control.kernels().is_some_and(|window| window.let_begin())
     }
 
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first

@@ -134,9 +134,9 @@ impl KernelWindow {
         self.holds.load(Ordering::Relaxed) && self.rests(None, Instant::now())
     }
 
-    /// Windows of the schedule may begin.
-    pub(crate) fn let_begin(&self) {
-        self.holds.store(false, Ordering::Relaxed);
+    /// Windows of the schedule may begin. Whether they were held.
+    pub(crate) fn let_begin(&self) -> bool {
+        self.holds.swap(false, Ordering::Relaxed)
     }
 
     /// Whether a window that is asked for has to wait, if the last began at `last`. Nobody waits who asked for steps or for a
