@@ -12,7 +12,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Calls remembered. A stream holds about a thousand launches that have not run, so a kernel whose call is this far
-/// behind has lost its record; but one delivery can bring the calls of several full rings at once. At most some 20 MB.
+/// behind has lost its record; but one delivery can bring the calls of several full rings at once. At most some 50 MB,
+/// for the table has room for twice as many.
 /// The oldest is forgotten first, long before its 32-bit id is used again.
 const MOST_CALLS: usize = 262_144;
 
