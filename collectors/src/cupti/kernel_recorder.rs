@@ -174,7 +174,7 @@ impl<B: Backend> KernelRecorder<B> {
         self.turn_copies(false, COPYING_AT_ENDS);
         let outcome = self.all_off(&others);
         lanes::end();
-        self.end_gap();
+        self.end_gap(lanes::clock().raw());
         self.note();
         outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
     }
@@ -200,26 +200,26 @@ impl<B: Backend> KernelRecorder<B> {
             if !is_quiet {
                 return None;
             }
-            link.between_copies(limit, || copies.iter().filter_map(turn).next_back())
+            // No copy is under way: those before began sooner, and those that wait for this begin later.
+            link.between_copies(limit, || (lanes::clock().raw(), copies.iter().filter_map(turn).next_back()))
         });
-        if let Some(Some((kind, code))) = turned {
+        let Some((at, refused)) = turned else { return false };
+        if let Some((kind, code)) = refused {
             candlescope_core::diagnostics::report("cupti", errors::refused(&meaning(kind), code).to_string());
         }
-        if turned.is_some() {
-            self.copies_on = on;
-            if on {
-                self.end_gap();
-            } else if self.recording {
-                self.gap = Some(lanes::clock().raw());
-            }
+        self.copies_on = on;
+        if on {
+            self.end_gap(at);
+        } else if self.recording {
+            self.gap = Some(at);
         }
-        turned.is_some()
+        true
     }
 
-    /// Copies are recorded again, or need not be.
-    fn end_gap(&mut self) {
+    /// Copies are recorded again, or need not be, from `now` on.
+    fn end_gap(&mut self, now: u64) {
         if let Some(began) = self.gap.take() {
-            self.gaps.push_back((began, lanes::clock().raw()));
+            self.gaps.push_back((began, now));
             self.gaps.drain(..self.gaps.len().saturating_sub(MOST_GAPS));
         }
     }

@@ -80,6 +80,9 @@ pub struct CuptiFacts {
     pub api_version: u32,
     /// The CUDA toolkit of that version, such as `13.0`.
     pub toolkit: String,
+    /// Whether it leaves the process between two windows: of CUDA 12.6 or later, unless `CANDLESCOPE_CUPTI_KEEP_ATTACHED`
+    /// keeps it. Otherwise each launch pays for it from the first window on.
+    pub detaches: bool,
 }
 
 /// Finds the library without using it.
@@ -90,7 +93,8 @@ pub fn probe() -> Result<CuptiFacts, ActivityError> {
     let driver = sys::Driver::load().ok().and_then(|driver| driver.version());
     let cupti = understood(driver)?;
     let api_version = cupti.version();
-    Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version) })
+    let detaches = !is_kept_attached() && search::detachable(api_version);
+    Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version), detaches })
 }
 
 /// The library that [attached early](attach_early).
@@ -160,6 +164,11 @@ pub fn are_calls_followed() -> Result<bool, ActivityError> {
 /// Sets [`CuptiOptions::keep_attached`] from outside.
 const KEEP_ATTACHED: &str = "CANDLESCOPE_CUPTI_KEEP_ATTACHED";
 
+/// Whether it is.
+fn is_kept_attached() -> bool {
+    std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"))
+}
+
 /// Records kernels through CUPTI. There can be one at a time in a process, because CUPTI serves one client.
 ///
 /// If a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; if it
@@ -208,7 +217,7 @@ impl Cupti {
             Trial::default()
         });
         let mut options = self.options.clone().under(trial);
-        options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+        options.keep_attached |= is_kept_attached();
         self.recorder = Some(KernelRecorder::new(backend::LoadedCupti::new(cupti, driver), &options)?);
         self.claim = Some(claim);
         Ok(())

@@ -35,6 +35,8 @@ struct Script {
     /// The driver has ended.
     is_gone: bool,
     several_devices: bool,
+    /// When records of copies were turned, on or off.
+    copies_turned: Vec<(bool, u64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -133,6 +135,9 @@ impl Backend for Scripted {
         script.on.retain(|there| *there != switch);
         if on {
             script.on.push(switch);
+        }
+        if switch == Switch::Kind(kind::MEMCPY) {
+            script.copies_turned.push((on, lanes::clock().raw()));
         }
         Ok(())
     }
@@ -842,7 +847,7 @@ fn a_window_that_begins_inside_a_copy_records_copies_from_the_next_one_on() {
 #[test]
 fn copies_that_begin_while_records_are_handed_over_are_lost_and_told() {
     alone(|| {
-        let (_library, mut recorder) = recorder(Correlate::Callbacks);
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
         let call = |cbid, correlation, span, start| {
             lanes::push(span);
@@ -851,7 +856,11 @@ fn copies_that_begin_while_records_are_handed_over_are_lost_and_told() {
         };
         let before = lanes::clock().raw();
         collect(&mut recorder, false, 1_000);
-        let (began, _) = *recorder.gaps.back().expect("records were handed over");
+        let (began, ended) = *recorder.gaps.back().expect("records were handed over");
+        // What waits while they are turned begins after that, and so with the moment before it all of these are told.
+        let turned = library.script().copies_turned.clone();
+        let [(false, off), (true, on)] = turned[turned.len() - 2..] else { panic!("{turned:?}") };
+        assert!(began <= off && ended <= on, "{began} to {ended}, turned at {off} and {on}");
         for (cbid, correlation, span, start) in
             [(279, 1, SpanId(50), began), (279, 2, SpanId(51), before), (307, 3, SpanId(52), began)]
         {

@@ -195,11 +195,13 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
         }
     }
     LINK.in_context(data.context_uid);
-    let now = lanes::clock().raw();
+    let mut now = lanes::clock().raw();
     if copies(domain, cbid) {
         let around = lanes::copying(NestedCalls::NONE);
         if data.site == ENTER {
             lanes::copying(around.begins(LINK.copy_begins(around.outermost())));
+            // It may have waited until records of copies were turned on or off: what became of them then is its own.
+            now = lanes::clock().raw();
         } else {
             let (left, ended) = around.ends();
             lanes::copying(left);
