@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_has_no_error_of_counting_and_a_part_of_it_has_less() {
-        let waits = CauseTime { blocked_ns: 100.0, waits: 10, ..CauseTime::default() };
+        let waits = CauseTime { blocked_ns: 100.0, waits: 10, counted_waits: 10.0, ..CauseTime::default() };
         let of = |measured| CountedGain::of_part(&waits, measured, 1_000.0);
         let counted = of(0.0);
         assert!(counted.rests_on_few() && (counted.error_ns - 2.0 * waits.error_ns(1_000.0)).abs() < 1e-9);

@@ -148,8 +148,11 @@ pub(super) struct CauseTime {
     pub(super) blocked_ns: f64,
     /// Samples of the time on the CPU.
     pub(super) samples: u64,
-    /// Waits that were recorded.
+    /// Waits that were recorded with what they were in.
     pub(super) waits: u64,
+    /// How many waits, each known whole, would tell as much of it: of more of them it is known how long they took than what they
+    /// were in.
+    pub(super) counted_waits: f64,
     /// By rollup path.
     pub(super) places: BTreeMap<String, f64>,
     /// By innermost function.
@@ -164,8 +167,8 @@ impl CauseTime {
     /// In how many samples, each standing for as much, it would be known as well. A wait counts as one: it is measured,
     /// but is one of those that this run happened to have.
     pub(super) fn counts(&self) -> f64 {
-        let variance = |ns: f64, n: u64| if ns > 0.0 { ns * ns / n.max(1) as f64 } else { 0.0 };
-        let all = variance(self.own_ns, self.samples) + variance(self.blocked_ns, self.waits);
+        let variance = |ns: f64, n: f64| if ns > 0.0 { ns * ns / n.max(1.0) } else { 0.0 };
+        let all = variance(self.own_ns, self.samples as f64) + variance(self.blocked_ns, self.counted_waits);
         if all > 0.0 { self.ns() * self.ns() / all } else { 0.0 }
     }
 
@@ -251,6 +254,7 @@ impl HostOfStep {
         // Of some waits the stack is known; the others are taken to be like them.
         let blocked_ns = place.all.blocked_ns as f64 * waits_scale;
         let scale = if known > 0 { blocked_ns / known as f64 } else { 0.0 };
+        let waits = WaitsOfPlace::of(place, &of);
         let mut idle = 0;
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
             if node.pool {
@@ -263,7 +267,8 @@ impl HostOfStep {
             }
             let name = &node.name;
             let own = CountedTime::of(node.own.own_ns as f64, node.own.samples);
-            let blocked = CountedTime::blocked(node.own.blocked_ns as f64 * scale, node.own.waits);
+            let counted = node.own.waits as f64 * waits.each_counts_as(*cause);
+            let blocked = CountedTime::blocked(node.own.blocked_ns as f64 * scale, node.own.waits, counted);
             match cause {
                 Some(cause) => {
                     let of_cause = self.causes.entry(cause).or_default();
@@ -285,7 +290,7 @@ impl HostOfStep {
         }
         if known == 0 && place.all.blocked_ns > 0 {
             // No stack of a wait is known. Where threads of a pool compute for the path, it waits for them.
-            let blocked = CountedTime::blocked(blocked_ns, place.all.waits);
+            let blocked = CountedTime::blocked(blocked_ns, place.all.waits, place.all.waits as f64);
             match place.all.pool_ns > idle {
                 true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, blocked),
                 false => self.waits.add(rollup, None, blocked),
@@ -311,6 +316,7 @@ struct CountedTime {
     samples: u64,
     blocked_ns: f64,
     waits: u64,
+    counted_waits: f64,
 }
 
 impl CountedTime {
@@ -320,8 +326,40 @@ impl CountedTime {
     }
 
     /// Waiting.
-    fn blocked(blocked_ns: f64, waits: u64) -> Self {
-        Self { blocked_ns, waits, ..Self::default() }
+    fn blocked(blocked_ns: f64, waits: u64, counted_waits: f64) -> Self {
+        Self { blocked_ns, waits, counted_waits, ..Self::default() }
+    }
+}
+
+/// The waits of a place, of some of which it is known what they were in, at random.
+struct WaitsOfPlace {
+    all: f64,
+    known: f64,
+    by_cause: BTreeMap<Option<&'static str>, f64>,
+}
+
+impl WaitsOfPlace {
+    fn of(place: &PlaceTime, causes: &[Option<&'static str>]) -> Self {
+        let mut by_cause: BTreeMap<Option<&'static str>, f64> = BTreeMap::new();
+        for (node, cause) in place.calls.nodes.iter().zip(causes).filter(|(node, _)| !node.pool) {
+            *by_cause.entry(*cause).or_default() += node.own.waits as f64;
+        }
+        let known = by_cause.values().sum();
+        Self { all: (place.all.waits as f64).max(known), known, by_cause }
+    }
+
+    /// How many waits one of this cause counts as. Of `n` known ones a share `p` is of it, of `N` in all: that share has a
+    /// relative variance of (1 − p)(1 − n/N)/(pn), and the number of waits one of 1/(pN). Where all known ones are of one cause,
+    /// `p` is as if one more of each kind had been seen (Laplace).
+    fn each_counts_as(&self, cause: Option<&'static str>) -> f64 {
+        let of_cause = self.by_cause.get(&cause).copied().unwrap_or(0.0);
+        if of_cause <= 0.0 || self.known <= 0.0 {
+            return 1.0;
+        }
+        let share = of_cause / self.known;
+        let smoothed = (of_cause + 1.0) / (self.known + 2.0);
+        let of_share = (1.0 - smoothed) * (1.0 - self.known / self.all) / (smoothed * self.known);
+        1.0 / ((1.0 / (share * self.all) + of_share) * of_cause)
     }
 }
 
@@ -335,6 +373,7 @@ impl CauseTime {
         self.blocked_ns += time.blocked_ns;
         self.samples += time.samples;
         self.waits += time.waits;
+        self.counted_waits += time.counted_waits;
         *self.places.entry(rollup.to_string()).or_default() += ns;
         if let Some(function) = function {
             *self.functions.entry(function.clone()).or_default() += ns;
@@ -493,6 +532,7 @@ mod tests {
             samples,
             blocked_ns,
             waits,
+            counted_waits: waits as f64,
             ..CauseTime::default()
         };
         assert_eq!(time(80.0, 36, 0.0, 0).counts(), 36.0);
@@ -503,6 +543,25 @@ mod tests {
         // A tenth in 36 of 360 samples: two standard errors are a third of it, a little less as it is no small part.
         assert!((time(100.0, 36, 0.0, 0).error_ns(1_000.0) - 15.81).abs() < 0.01);
         assert_eq!(CauseTime::default().error_ns(1_000.0), 0.0);
+    }
+
+    #[test]
+    fn waits_whose_stack_is_not_known_tell_how_long_they_took() {
+        let of = |all, by_cause: &[(Option<&'static str>, f64)]| WaitsOfPlace {
+            all,
+            known: by_cause.iter().map(|(_, waits)| waits).sum(),
+            by_cause: by_cause.iter().copied().collect(),
+        };
+        // 22 of 92 are known, all of one cause: nearly as good as 92.
+        let one = of(92.0, &[(None, 22.0)]);
+        assert!((22.0 * one.each_counts_as(None) - 82.0).abs() < 2.0, "{}", 22.0 * one.each_counts_as(None));
+        // Half of them: what they are is known by 22, and of these by 11.
+        let two = of(92.0, &[(None, 11.0), (Some(POOL_SYNC), 11.0)]);
+        let counted = 11.0 * two.each_counts_as(None);
+        assert!(counted > 11.0 && counted < 22.0, "{counted}");
+        // Where each is known, each counts as one.
+        let all = of(22.0, &[(None, 11.0), (Some(POOL_SYNC), 11.0)]);
+        assert!((all.each_counts_as(None) - 1.0).abs() < 1e-9);
     }
 
     #[test]
