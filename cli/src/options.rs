@@ -103,28 +103,7 @@ pub(crate) fn resolve(composed: &Composition) -> Result<Options> {
     resolve_where(composed, can_record_kernels)
 }
 
-/// Whether this build and this machine have what records kernels, and no other profiler has it.
-fn can_record_kernels() -> bool {
-    #[cfg(feature = "gpu")]
-    return candlescope_collectors::cupti::probe().is_ok();
-    #[cfg(not(feature = "gpu"))]
-    false
-}
-
-/// The windows of kernels of a run on a GPU that is asked for nothing about GPU time, and the time between them. Opening and closing one
-/// takes some 40 ms: less than one per cent of this time.
-const USUAL_WINDOWS: KernelWindows = KernelWindows::apart(5, Duration::from_secs(5));
-/// The same as an option.
-const USUAL_CUPTI: &str = "5/5s";
-
-/// Whether windows would show in what is measured: one request of those measured is so many of them that what it pays is in the
-/// medians, or CUPTI has to stay in the process from the capture of a graph on, which costs each replay.
-fn windows_would_show(given: &ProfileChoices, prompt: &Prompt) -> bool {
-    let prompts = if let Prompt::Dataset(set) = prompt { set.prompts.len() } else { 1 };
-    given.runtime.cuda_graph || given.runtime.repeats.saturating_mul(prompts) < 3
-}
-
-/// The same, where `can_record` tells whether kernels can be recorded.
+/// As [`resolve`]; `can_record` tells whether kernels can be recorded.
 fn resolve_where(composed: &Composition, can_record: impl FnOnce() -> bool) -> Result<Options> {
     let given = ProfileChoices::of(|group, name| composed.at(group, name));
     let mut options = Options {
@@ -138,19 +117,18 @@ fn resolve_where(composed: &Composition, can_record: impl FnOnce() -> bool) -> R
     };
     check(&options)?;
     // Marks on layers tell when the device was done with them, and kernels what it took. A budget is one of marks.
-    let EnvConfig { gpu, gpu_budget, cupti, .. } = &mut options.sdk;
+    let EnvConfig { gpu, gpu_budget, cupti, .. } = &options.sdk;
     let is_open = gpu.is_none() && gpu_budget.is_none() && cupti.is_none();
-    let is_open = is_open && !windows_would_show(&options.given, &options.prompt);
-    let usual = if !options.given.hardware.device.starts_with("cuda") {
+    let usual = if !options.on_gpu() {
         GpuTier::Off
-    } else if is_open && can_record() {
-        *cupti = Some(USUAL_WINDOWS);
+    } else if is_open && !windows_would_show(&options) && can_record() {
+        options.sdk.cupti = Some(USUAL_WINDOWS);
         options.kept.insert("cupti".to_string(), json!(USUAL_CUPTI));
         GpuTier::Steps
     } else {
         GpuTier::Adaptive
     };
-    let tier = *gpu.get_or_insert(usual);
+    let tier = *options.sdk.gpu.get_or_insert(usual);
     let budget = options.sdk.gpu_budget.as_ref().and_then(|text| text.parse().ok());
     options.kept.extend([
         ("gpu-timing".to_string(), json!(tier)),
@@ -158,6 +136,34 @@ fn resolve_where(composed: &Composition, can_record: impl FnOnce() -> bool) -> R
         ("groups".to_string(), json!(composed.groups())),
     ]);
     Ok(options)
+}
+
+/// Whether this build and this machine have what records kernels and leaves the process between two windows, and no other
+/// profiler has it.
+fn can_record_kernels() -> bool {
+    #[cfg(feature = "gpu")]
+    return candlescope_collectors::cupti::probe().is_ok_and(|found| found.detaches);
+    #[cfg(not(feature = "gpu"))]
+    false
+}
+
+/// The windows of kernels of a run on a GPU that is asked for nothing about GPU time. Opening and closing one takes some
+/// 40 ms, less than a hundredth of the time between two.
+const USUAL_WINDOWS: KernelWindows = KernelWindows::apart(5, Duration::from_secs(5));
+/// The same as an option.
+const USUAL_CUPTI: &str = "5/5s";
+
+/// Whether windows would be seen in what is measured, or would see too little: of fewer than three requests one is in the
+/// medians; CUPTI has to stay in the process from the capture of a graph on, which costs each replay; the first steps of
+/// several requests at once are pieces of prompts; and an experiment compares plain steps.
+fn windows_would_show(options: &Options) -> bool {
+    let ProfileChoices { runtime, dataset, .. } = &options.given;
+    let prompts = match &options.prompt {
+        Prompt::Dataset(set) => set.prompts.len().min(dataset.limit.unwrap_or(usize::MAX)),
+        _ => 1,
+    };
+    let few = runtime.repeats.saturating_mul(prompts) < 3;
+    few || runtime.cuda_graph || runtime.concurrency.is_some() || options.perturb.is_some()
 }
 
 fn check(options: &Options) -> Result<()> {
@@ -412,6 +418,8 @@ mod tests {
         assert_eq!(usual(&["--cupti"], true).0, Some(GpuTier::Adaptive));
         assert_eq!(usual(&["--repeats", "2"], true), (Some(GpuTier::Adaptive), None));
         assert_eq!(usual(&["--cuda-graph"], true), (Some(GpuTier::Adaptive), None));
+        assert_eq!(usual(&["--concurrency", "4"], true), (Some(GpuTier::Adaptive), None));
+        assert_eq!(usual(&["--perturb", "path=*/mlp:+5%"], true), (Some(GpuTier::Adaptive), None));
         assert_eq!(resolved_where(&[], true).unwrap().sdk.cupti, None, "on a CPU");
     }
 

@@ -293,7 +293,7 @@ fn generate_all(
         && let Some(handle) = scope.handle()
     {
         progress.wait("switching the recorder of kernels on");
-        handle.wait_for_kernels(Duration::from_secs(30));
+        handle.wait_for_kernels(work::RECORDER_STARTS);
     }
     if let (Some(asked), Some(handle)) = (&options.perturb, scope.handle()) {
         handle.prepare_perturbing(asked)?;

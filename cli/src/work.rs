@@ -29,8 +29,8 @@ const RANDOM_TASK: usize = 8;
 /// What is asked about an image of a data set that asks nothing itself.
 const TASK: &str = "OCR:";
 
-/// How long a measurement waits until kernels are recorded. Usually that is some 40 ms.
-const RECORDER_STARTS: Duration = Duration::from_secs(5);
+/// How long a run waits until kernels are recorded. Usually that is some 40 ms; the first time it can take seconds.
+pub(crate) const RECORDER_STARTS: Duration = Duration::from_secs(30);
 
 /// What one request yielded.
 pub(crate) enum Output {
@@ -71,6 +71,7 @@ impl RunContext<'_> {
         if let Some(handle) = self.handle
             && handle.begin_kernel_windows()
         {
+            self.progress.message("switching the recorder of kernels on".to_string());
             handle.wait_for_kernels(RECORDER_STARTS);
         }
     }
@@ -149,15 +150,22 @@ fn decoder(
     }
     let is_set = asking.facts.is_some();
     let prompts: Vec<Vec<u32>> = asking.all.iter().map(|asked| asked.tokens.clone()).collect();
-    let done = requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
-        let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
-        let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
-            if token.sequence == 0 {
-                around.progress.advance();
-            }
-        })?;
-        Ok(Output::Text(output))
-    })?;
+    let done = requests(
+        asking,
+        options,
+        around,
+        options.given.runtime.max_new_tokens,
+        || Ok(()),
+        |asked| {
+            let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
+            let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
+                if token.sequence == 0 {
+                    around.progress.advance();
+                }
+            })?;
+            Ok(Output::Text(output))
+        },
+    )?;
     let lookup = lookup(&prompts, &done.outputs, options);
     // A time limit may have ended the first pass over them.
     let ran: Vec<&[u32]> = prompts.iter().take(done.outputs.len()).map(Vec::as_slice).collect();
@@ -324,16 +332,23 @@ fn encoder_decoder(
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let mut n = 0;
-    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
-        let input = &inputs[place(n, options, inputs.len())];
-        n += 1;
-        let output = generate_from(model, input, &generation(options, asked), &mut |token| {
-            if token.sequence == 0 {
-                around.progress.advance();
-            }
-        })?;
-        Ok(Output::Text(output))
-    })
+    requests(
+        asking,
+        options,
+        around,
+        options.given.runtime.max_new_tokens,
+        || Ok(()),
+        |asked| {
+            let input = &inputs[place(n, options, inputs.len())];
+            n += 1;
+            let output = generate_from(model, input, &generation(options, asked), &mut |token| {
+                if token.sequence == 0 {
+                    around.progress.advance();
+                }
+            })?;
+            Ok(Output::Text(output))
+        },
+    )
 }
 
 fn encoder(
@@ -355,9 +370,14 @@ fn encoder(
             of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None, image: None })?
         }
     };
-    requests(asking, options, around, 1, |asked| {
-        Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?))
-    })
+    requests(
+        asking,
+        options,
+        around,
+        1,
+        || Ok(()),
+        |asked| Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?)),
+    )
 }
 
 fn vision(
@@ -392,26 +412,31 @@ fn vision(
         }
     };
     let images: Vec<Option<PathBuf>> = asking.all.iter().map(|asked| asked.image.clone()).collect();
+    let (repeats, batch) = (options.given.runtime.repeats, options.given.runtime.batch);
     let mut request = 0;
-    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
-        // The tower's passes alone stand before the first measured request, because what lies between requests counts
-        // in the run's throughput. A step outside of requests counts as measured, and the first pass is cold.
-        if request == options.given.runtime.warmup {
-            for image in images.iter().cycle().take(images.len().saturating_mul(options.given.runtime.repeats)) {
-                if let Some(image) = image {
-                    show(model, image, options.given.runtime.batch)?;
-                }
-                see(model)?;
+    let model = RefCell::new(model);
+    // The tower's passes alone stand before the first measured request, because what lies between requests counts in the
+    // run's throughput. A step outside of requests counts as measured, and the first pass is cold.
+    let passes = || {
+        let model = &mut *model.borrow_mut();
+        for image in images.iter().cycle().take(images.len().saturating_mul(repeats)) {
+            if let Some(image) = image {
+                show(model, image, batch)?;
             }
+            see(model)?;
         }
+        Ok(())
+    };
+    requests(asking, options, around, options.given.runtime.max_new_tokens, passes, |asked| {
+        let model = &mut *model.borrow_mut();
         if let Some(image) = &asked.image {
-            show(model, image, options.given.runtime.batch)?;
+            show(model, image, batch)?;
         }
         if request < options.given.runtime.warmup {
             model.model.look().map_err(|error| anyhow!("the tower's pass failed: {}", candle_message(&error)))?;
         }
         request += 1;
-        let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
+        let prompts = vec![asked.tokens.clone(); batch];
         let output = generate_seen(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
                 around.progress.advance();
@@ -480,12 +505,13 @@ fn place(n: usize, options: &Options, prompts: usize) -> usize {
     n.checked_sub(options.given.runtime.warmup).unwrap_or(n) % prompts
 }
 
-/// Runs warm-up and measured requests of at most `ticks` units of progress each.
+/// Runs warm-up and measured requests of at most `ticks` units of progress each; between the two `before_measured`.
 fn requests(
     asking: AskedPrompts,
     options: &Options,
     around: &RunContext<'_>,
     ticks: usize,
+    before_measured: impl FnOnce() -> Result<()>,
     mut one: impl FnMut(&PromptInput) -> Result<Output>,
 ) -> Result<WorkResult> {
     let measured = options.given.runtime.repeats.saturating_mul(asking.all.len());
@@ -496,6 +522,7 @@ fn requests(
         None => around.progress.count(all.saturating_mul(ticks) as u64),
     }
     let mut outputs = Vec::new();
+    let mut before_measured = Some(before_measured);
     let mut begun = Instant::now();
     for request in 0.. {
         match limit {
@@ -505,6 +532,7 @@ fn requests(
             _ => {}
         }
         if request == options.given.runtime.warmup {
+            before_measured.take().map_or(Ok(()), |before| before())?;
             around.is_warm();
             begun = Instant::now();
         }

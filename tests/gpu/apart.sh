@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `profile` costs as it is on a GPU (marks on steps, and windows of kernels at a distance), beside marks on layers and beside nothing on the
-# device, in turns; four minutes on an H200.
+# device, in turns; six minutes on an H200.
 # Usage: tests/gpu/apart.sh
 #   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
 #   OUT      folder for results (default: target/bench/apart)
@@ -61,6 +61,8 @@ for way in ways:
             found.setdefault(name, {}).setdefault(way, {})[round] = of(figures)
 for name, of in found.items():
     first = of.get(ways[0], {})
+    if not first:
+        continue
     line = f"{case} {name}: {ways[0]} {statistics.median(first.values()) / (1 if '/s' in name else 1e6):.3f}{'' if '/s' in name else ' ms'}"
     for way in ways[1:]:
         ratios = [value / first[round] for round, value in of.get(way, {}).items() if round in first]

@@ -37,6 +37,7 @@ variants() {
   keep "$scratch/variants" variants
 }
 same="candlescope profile --model config:smollm2-135m --device $device --dtype bf16 --prompt-tokens 64 --max-new-tokens 64"
+# All alike, whatever changes: windows of kernels come by time.
 same="$same --repeats 4 --warmup 1 --ignore-eos --no-progress --gpu-timing steps"
 compare() { # Equal ones, and one whose steps have twice the sequences: exit 0 or 2, then 1.
   local status=0

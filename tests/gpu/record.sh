@@ -8,10 +8,9 @@
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
 #   OUT                        folder for runs (default: target/bench/record)
 #   NSYS                       Nsight Systems, if it is to be compared with
-#   MODES                      ways of running (eager ranges started emit compile graph threads)
+#   MODES                      ways of running (eager ranges started emit compile graph threads); MODES_8B, of the shape of Llama 8B (ranges)
 #   LIMIT                      seconds that a program may take (180)
 #   PARTS                      which of: ways ends beside windows candle c cuda12 mps vllm starts profilers clients ncu soak nvtx launches place costs
-#   MODES_8B                   the same for the shape of Llama 8B (ranges)
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
 #   CANDLE_SHAPES              of which shapes (smollm2; also 8b); compared with what `ways` recorded of them
 #   CLIENT_CUPTI               clients: a libcupti.so with cuptiSubscribe_v2 (default: libcupti.so.13), NEWER besides
@@ -26,7 +25,7 @@
 #   before (all, by the library that BEFORE names, of an earlier build); newer, older (all, by the CUPTI that NEWER and OLDER name); attached, calls, kernels (CUPTI is there and records nothing,
 #   calls alone, kernels alone); pinned, buffer=KIB, device-buffer=KIB (all, with CUPTI's memory elsewhere or of another size);
 #   kineto, proton and nsys (COSTS only)
-# vllm:     VLLM, further arguments of vLLM's LLM as JSON; VLLM_LIMIT, seconds that a start of it may take (400)
+# vllm:     VLLM, further arguments of vLLM's LLM as JSON; VLLM_LIMIT, seconds that a start of it may take (400); VLLM_PORT, of its server (8391)
 # cuda12:   CUDA12, a folder with libcudart.so.12 and libcupti.so.12, such as one into which pip has unpacked nvidia-cuda-runtime-cu12 and
 #           nvidia-cuda-cupti-cu12 (pip install --no-deps --target FOLDER; 12.8 or later)
 # mps:      MPS_CONTROL, nvidia-cuda-mps-control (default: the one on the PATH, or beside the driver)
@@ -284,16 +283,16 @@ if part vllm; then
       python3 -W ignore -m vllm.entrypoints.openai.api_server --model "$out/vllm-model" --load-format dummy --dtype bfloat16 --skip-tokenizer-init --enforce-eager \
       --max-model-len 256 --max-num-seqs 8 --max-num-batched-tokens 512 --gpu-memory-utilization 0.3 --host 127.0.0.1 --port "${VLLM_PORT:-8391}" >"$out/vllm-server.txt" 2>&1 &
     recording=$!
-    python3 - "$out/vllm-model" "${VLLM_PORT:-8391}" "${VLLM_LIMIT:-400}" <<'P' || { wrong "vLLM's server did not answer, see $out/vllm-server.txt"; tail -n 5 "$out/vllm-server.txt" | sed 's/^/  | /'; }
-import json, sys, threading, time, urllib.request
-model, port, limit = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    python3 - "$out/vllm-model" "${VLLM_PORT:-8391}" "${VLLM_LIMIT:-400}" $recording <<'P' || { wrong "vLLM's server did not answer, see $out/vllm-server.txt"; tail -n 5 "$out/vllm-server.txt" | sed 's/^/  | /'; }
+import json, os, sys, threading, time, urllib.request
+model, port, limit, recording = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
 ends = time.time() + limit - 60
 while True:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
         break
     except OSError as error:
-        if time.time() > ends:
+        if time.time() > ends or not os.path.exists(f"/proc/{recording}"):
             sys.exit(f"  {error}")
         time.sleep(1)
 answered = []
@@ -313,10 +312,10 @@ threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
 print(f"  {len(answered)} requests answered, {sum(answered)} tokens")
 sys.exit(not answered)
 P
-    # The server, and not what starts it.
-    pkill -TERM -o -f "^[^ ]*python[^ ]* .*vllm[.]entrypoints[.]openai[.]api_server.*--port ${VLLM_PORT:-8391}"
+    # What `record` started, which is what `timeout` started.
+    pkill -TERM -P "$(pgrep -P $recording | head -n 1)"
     wait $recording
-    echo "status $?"
+    is_status "vLLM's server" $? 0
     tail -n 4 "$out/vllm-server.txt" | sed 's/^/  /'
     number "kernels of the server" 1 "SELECT count(*) FROM kernels" vllm-server
     for run in "$out"/vllm-server/run.json "$out"/vllm-server/*/run.json; do
@@ -361,21 +360,22 @@ of_tokens "candle-outside$of" $((2 * tokens_of))
 is_status "candle-graph$of" "${PIPESTATUS[0]}" 0
 compared=0
 beside() { # A B OPTIONS…: compares the two, if both were recorded
-  [ -d "$out/$1" ] && [ -d "$out/$2" ] || { echo "  SKIPPED: $1 or $2 was not recorded (PARTS=ways)"; return; }
+  [ -d "$out/$1" ] && [ -d "$out/$2" ] || { echo "  SKIPPED: there is no $1 or no $2 (PARTS=ways makes those of PyTorch)"; return; }
   compared=$((compared + 1))
   "$cs" compare "$out/$1" "$out/$2" "${@:3}" || wrong "$1 and $2 are not compared"
 }
 beside "candle$of" "ranges$of" --allow tokens
 beside "candle-graph$of" "graph$of" --programs --allow tokens
 for other in eager compile; do beside "candle-outside$of" "$other$of" --programs --allow tokens; done
-beside "eager$of" "compile$of" --programs
 [ $compared -gt 0 ] || wrong "candle: nothing to compare with, make it with PARTS=ways"
+beside "eager$of" "compile$of" --programs
 done
 fi
 if part clients && program; then
 echo "-- CUPTI has another client, by its interface for several (cuptiSubscribe_v2): before recording begins, and after"
-for library in ${CLIENT_CUPTI:-libcupti.so.13} ${NEWER:-}; do
-at=$([ "$library" = "${NEWER:-}" ] && echo newer || echo first)
+for at in first newer; do
+library=$([ $at = first ] && echo "${CLIENT_CUPTI:-libcupti.so.13}" || echo "${NEWER:-}")
+[ -n "$library" ] || continue
 if ! python3 -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1]).cuptiSubscribe_v2' "$library" 2>/dev/null; then
   echo "  SKIPPED: $library cannot be loaded, or has no cuptiSubscribe_v2"
   continue
@@ -398,23 +398,26 @@ echo "-- Nsight Compute around the recording, and in it"
 rm -rf "$out"/ncu-around* "$out"/ncu-inside*
 "${limited[@]}" "$NCU" --target-processes all --launch-count 3 "$cs" record --out "$out/ncu-around" -- "$out/record_program" 20 >"$out/ncu-around.txt" 2>&1
 grep -q "Nsight Compute runs this command" "$out/ncu-around.txt" && echo "  ncu-around: refused" || wrong "ncu-around: $(tail -n 3 "$out/ncu-around.txt" | tr '\n' ' ')"
-"${limited[@]}" "$cs" record --out "$out/ncu-inside" -- "$NCU" --launch-count 3 "$out/record_program" 20 2>&1 | tail -n 12 | sed 's/^/  /'
+"${limited[@]}" "$cs" record --follow-forks --out "$out/ncu-inside" -- "$NCU" --launch-count 3 "$out/record_program" 20 2>&1 | tail -n 12 | sed 's/^/  /'
 is_status ncu-inside "${PIPESTATUS[0]}" 0
-expect ncu-inside 100
+# A run of one process, or of several: the program's is one of them.
+inside=$(find "$out/ncu-inside" -name run.json 2>/dev/null | head -n 1)
+expect "$(realpath -m --relative-to="$out" "$(dirname "${inside:-$out/ncu-inside/run.json}")")" 100
 fi
 fi
 if part soak && program; then
 echo "-- memory of the program, ${SOAK_SECONDS:-120} s each: kernels of 5 steps a second, and all"
 for way in ${SOAK_WAYS:-5/1s all}; do
-  name=soak-${way%%/*}
+  name=soak-${way//\//-}
   rm -rf "$out/$name" "$out/$name.recording"
   env --default-signal=INT timeout -k 5 $((${SOAK_SECONDS:-120} + 60)) "$cs" record --cupti "$way" --out "$out/$name" -- "$out/record_program" 100000000 >"$out/$name.txt" 2>&1 &
   recording=$!
   sleep 5
-  pid=$(pgrep -n -x record_program)
+  # `timeout`, `record`, the program.
+  pid=$(pgrep -P "$(pgrep -P $recording | head -n 1)" | head -n 1)
   [ -n "$pid" ] || { wrong "$name: the program did not start: $(tail -n 1 "$out/$name.txt")"; wait $recording; continue; }
   : >"$out/$name.rss"
-  for _ in $(seq $((${SOAK_SECONDS:-120} / 5))); do
+  for _ in $(seq $((${SOAK_SECONDS:-120} / 5 + 1))); do
     awk '/^VmRSS/ { print $2 / 1024 }' "/proc/$pid/status" >>"$out/$name.rss"
     sleep 5
   done

@@ -99,7 +99,7 @@ options! {
         sdk {
             gpu_timing: String, "--gpu-timing TIER", usual: "steps on a GPU beside the usual --cupti, else adaptive";
             gpu_budget: f64, "--gpu-budget SHARE", usual: "0.02";
-            cupti: String, "--cupti[=N/EVERY]", usual: "5/5s on a GPU without CUDA graphs, where CUPTI is there and nothing is said of GPU time";
+            cupti: String, "--cupti[=N/EVERY]", usual: "5/5s on a GPU, with exceptions (gpu.md)";
             stacks: String, "--stacks[=HZ]", usual: "499 on Linux";
             overhead_probe: u64, "--overhead-probe EVERY";
             cost: String, "--cost SHARE", usual: "whatever it costs";

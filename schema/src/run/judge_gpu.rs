@@ -93,8 +93,11 @@ fn gpu_clock(account: &GpuAccount, found: &mut Vec<Finding>) {
 fn kernels(account: &GpuAccount, found: &mut Vec<Finding>) {
     let Some(kernels) = &account.kernels else { return };
     if let Some(error) = &kernels.error {
-        let finding =
-            Finding::new(Code::NoKernels, "kernels were not recorded: {error}", "times of intervals are not affected");
+        let finding = Finding::new(
+            Code::NoKernels,
+            "kernels were not recorded: {error}",
+            "times of intervals are not affected; `--cupti=off` has layers timed by marks",
+        );
         found.push(finding.text("error", error));
     } else if kernels.windows == 0 {
         // The schedule did not reach a window, or nobody asked for one.
