@@ -145,7 +145,7 @@ fn prompts_together(step: &UnobservedStep, changes: &[Change], facts: &Facts) ->
     let device = step.device_ns.filter(|_| step.phase == Phase::Prefill.as_str() && step.unobserved_ns > 0.0)?;
     let least = facts.batch as f64 / sequences;
     let usually = if facts.is_continuous { 1.0 } else { least.max(device / step.unobserved_ns).min(1.0) };
-    (least < 1.0).then(|| Estimate { low: 0.0, mid: 1.0 - usually, high: 1.0 - least })
+    (least < 1.0).then_some(Estimate { low: 0.0, mid: 1.0 - usually, high: 1.0 - least })
 }
 
 #[cfg(test)]
