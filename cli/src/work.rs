@@ -150,22 +150,15 @@ fn decoder(
     }
     let is_set = asking.facts.is_some();
     let prompts: Vec<Vec<u32>> = asking.all.iter().map(|asked| asked.tokens.clone()).collect();
-    let done = requests(
-        asking,
-        options,
-        around,
-        options.given.runtime.max_new_tokens,
-        || Ok(()),
-        |asked| {
-            let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
-            let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
-                if token.sequence == 0 {
-                    around.progress.advance();
-                }
-            })?;
-            Ok(Output::Text(output))
-        },
-    )?;
+    let done = requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
+        let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
+        let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
+            if token.sequence == 0 {
+                around.progress.advance();
+            }
+        })?;
+        Ok(Output::Text(output))
+    })?;
     let lookup = lookup(&prompts, &done.outputs, options);
     // A time limit may have ended the first pass over them.
     let ran: Vec<&[u32]> = prompts.iter().take(done.outputs.len()).map(Vec::as_slice).collect();
@@ -332,23 +325,16 @@ fn encoder_decoder(
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let mut n = 0;
-    requests(
-        asking,
-        options,
-        around,
-        options.given.runtime.max_new_tokens,
-        || Ok(()),
-        |asked| {
-            let input = &inputs[place(n, options, inputs.len())];
-            n += 1;
-            let output = generate_from(model, input, &generation(options, asked), &mut |token| {
-                if token.sequence == 0 {
-                    around.progress.advance();
-                }
-            })?;
-            Ok(Output::Text(output))
-        },
-    )
+    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
+        let input = &inputs[place(n, options, inputs.len())];
+        n += 1;
+        let output = generate_from(model, input, &generation(options, asked), &mut |token| {
+            if token.sequence == 0 {
+                around.progress.advance();
+            }
+        })?;
+        Ok(Output::Text(output))
+    })
 }
 
 fn encoder(
@@ -370,14 +356,9 @@ fn encoder(
             of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None, image: None })?
         }
     };
-    requests(
-        asking,
-        options,
-        around,
-        1,
-        || Ok(()),
-        |asked| Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?)),
-    )
+    requests(asking, options, around, 1, |asked| {
+        Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?))
+    })
 }
 
 fn vision(
@@ -427,7 +408,7 @@ fn vision(
         }
         Ok(())
     };
-    requests(asking, options, around, options.given.runtime.max_new_tokens, passes, |asked| {
+    requests_after(passes, asking, options, around, options.given.runtime.max_new_tokens, |asked| {
         let model = &mut *model.borrow_mut();
         if let Some(image) = &asked.image {
             show(model, image, batch)?;
@@ -505,13 +486,24 @@ fn place(n: usize, options: &Options, prompts: usize) -> usize {
     n.checked_sub(options.given.runtime.warmup).unwrap_or(n) % prompts
 }
 
-/// Runs warm-up and measured requests of at most `ticks` units of progress each; between the two `before_measured`.
+/// Runs warm-up and measured requests of at most `ticks` units of progress each.
 fn requests(
     asking: AskedPrompts,
     options: &Options,
     around: &RunContext<'_>,
     ticks: usize,
+    one: impl FnMut(&PromptInput) -> Result<Output>,
+) -> Result<WorkResult> {
+    requests_after(|| Ok(()), asking, options, around, ticks, one)
+}
+
+/// The same, with `before_measured` between the warm-up and the first measured request.
+fn requests_after(
     before_measured: impl FnOnce() -> Result<()>,
+    asking: AskedPrompts,
+    options: &Options,
+    around: &RunContext<'_>,
+    ticks: usize,
     mut one: impl FnMut(&PromptInput) -> Result<Output>,
 ) -> Result<WorkResult> {
     let measured = options.given.runtime.repeats.saturating_mul(asking.all.len());
