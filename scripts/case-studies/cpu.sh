@@ -23,9 +23,9 @@ study() { # NAME HEADING ARGUMENTS…
     { cat "$out/$name.txt"; failed=1; return 0; }
   studies+=("$heading=$out/$name")
 }
-hand() { # NAME HEADING RUN TRY PROMISE
+hand() { # NAME HEADING RUN TRY [PROMISE]
   # As `profile` does by itself.
-  CANDLESCOPE=stacks=499 study "$1" "$2" --run "$3" --try "$4" --promise "$5" --quality kl=10
+  CANDLESCOPE=stacks=499 study "$1" "$2" --run "$3" --try "$4" ${5:+--promise "$5"} --quality kl=10
 }
 
 SHORT="--prompt-tokens 32 --max-new-tokens 32 --repeats 3"
@@ -40,12 +40,12 @@ with open(sys.argv[1], "w") as file:
         file.write(json.dumps({"prompt": f"{system}What measures {thing}?"}) + "\n")
 P
 
-for name in ${CASES:-embedded constant smollm2 batch goodput prefix repeating handed dump scratch cache preempted}; do
+for name in ${CASES:-embedded constant smollm2 batch goodput prefix repeating handed dump scratch allocator half kv8 cache preempted}; do
   case $name in
     embedded) study embedded "The built-in model" embedded --repeats 24 ;;
     smollm2) study smollm2 "SmolLM2 in f32, one request at a time" "$model" --dequantize --dtype f32 $SHORT --quality kl=0.05 ;;
     # candle asks for the number of threads at each product where the variable does not say it, as `profile` does.
-    constant) hand constant "\`faults\` without RAYON_NUM_THREADS, against as many as there are" "env -u RAYON_NUM_THREADS faults" "env RAYON_NUM_THREADS=$(nproc) faults" constant_cost ;;
+    constant) hand constant "\`faults\` without RAYON_NUM_THREADS, against as many as there are" "env -u RAYON_NUM_THREADS faults" "env RAYON_NUM_THREADS=$(nproc) faults" hot_overhead ;;
     prefix) study prefix "SmolLM2, prompts that begin alike" "$model" --dataset "$out/prompts.jsonl" --max-new-tokens 16 --repeats 1 --warmup 1 ;;
     repeating)
       study repeating "SmolLM2 in f32, a text that repeats itself" "$model" --dequantize --dtype f32 --max-new-tokens 64 --repeats 2 --ignore-eos \
@@ -57,10 +57,21 @@ for name in ${CASES:-embedded constant smollm2 batch goodput prefix repeating ha
       declare -A finding=([handed]=blocked [dump]=hot_overhead [scratch]=page_faults)
       hand "$name" "\`FAULTS=$name faults\` against \`faults\`" "env RAYON_NUM_THREADS=1 FAULTS=$name faults" "env RAYON_NUM_THREADS=1 faults" "${finding[$name]}"
       ;;
+    # The buffer of `scratch` is taken from the system and given back at every step; these variables have glibc keep it.
+    allocator)
+      hand allocator "\`FAULTS=scratch faults\`, whose freed memory goes back to the system, against glibc keeping it" "env RAYON_NUM_THREADS=1 FAULTS=scratch faults" \
+        "env MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_TOP_PAD_=67108864 RAYON_NUM_THREADS=1 FAULTS=scratch faults" page_faults
+      ;;
+    half) hand half "SmolLM2 in f32, against f16" "$PROFILE --model $model --dequantize --dtype f32 $SHORT" "$PROFILE --model $model --dequantize --dtype f16 $SHORT" ;;
+    # Nothing is promised: 8 bits save memory, and a step widens what it reads.
+    kv8)
+      SLOTS="--model $model --prompt-tokens 64 --max-new-tokens 256 --repeats 1 --ignore-eos --max-num-seqs 1 --max-model-len 512"
+      hand kv8 "SmolLM2, keys and values as they are, against 8 bits" "$PROFILE $SLOTS" "$PROFILE $SLOTS --kv-cache-dtype q8"
+      ;;
     cache)
       # Long contexts, where the cache is copied at every token, or written in place.
       LONG="--model $model --prompt-tokens 64 --max-new-tokens 256 --repeats 1 --ignore-eos"
-      hand cache "\`--engine candle\`, whose cache is copied to grow, against \`--engine instrumented\`" "$PROFILE $LONG --engine candle" "$PROFILE $LONG --engine instrumented" cache_copied
+      hand cache "\`--engine candle\`, whose cache is copied to grow, against \`--engine instrumented\`" "$PROFILE $LONG --engine candle" "$PROFILE $LONG --engine instrumented"
       ;;
     preempted)
       # Everything on one processor, beside a program that keeps it busy.

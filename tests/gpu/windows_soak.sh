@@ -72,9 +72,10 @@ for nth in (100, 300, 1000):
     used = when(nth) if nth < len(at) else last() if nth == asked else None
     print(", -" if used is None else f", {used:.1f} after {nth} windows", end="")
 # On a run with fewer windows, from a tenth of them on.
-first, end = when(min(100, max(1, len(at) // 10))), last()
+begin = min(100, max(1, len(at) // 10))
+first, end = when(begin), last()
 grown = None if first is None or end is None else end - first
-print("" if grown is None else f"; {grown:+.1f} from the 100th on, {grown / max(1, len(at) - 100):+.4f} a window")
+print("" if grown is None else f"; {grown:+.1f} from window {begin} on, {grown / max(1, len(at) - begin):+.4f} a window")
 print(f"{way}: {kernels['windows']} windows, {kernels['recorded']} records, {kernels['dropped']} lost, {kernels['of_graphs']} of graphs, "
       f"{kernels['of_captured']} in their layers")
 sys.exit(grown is None or grown > most or kernels["windows"] < least or way == "graph" and not kernels["of_captured"])

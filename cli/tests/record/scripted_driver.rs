@@ -183,6 +183,22 @@ fn where_another_tool_has_cupti_that_is_said_and_the_rest_recorded() {
     assert_eq!(decodes.collect::<Vec<_>>().len(), 3, "ranges are intervals as without kernels");
 }
 
+/// Nothing holds the program until the recording has begun then, which takes longer than the program: its run is ended
+/// all the same.
+#[test]
+fn a_program_that_ends_before_its_recording_has_begun_has_a_run_that_is_ended() {
+    let Some(device) = device() else { return };
+    let script = [("SCRIPTED_SUBSCRIBE", "39"), ("SCRIPTED_VERSION_MS", "400")];
+    for (end, status) in [("exit", 3), ("_exit", 4), ("return", 5), ("quick_exit", 6)] {
+        let done = launched(device, &script, &[], &["plain", end, "3"]);
+        assert_eq!(done.status, Some(status), "{}", done.err);
+        assert_eq!(manifest(&done.run)["complete"], true, "{end}: {}", done.err);
+        let said = ["another tool records this process", "the program ended before recording had begun"];
+        assert!(said.iter().any(|said| done.err.contains(said)), "{end}: {}", done.err);
+        assert!(done.took < Duration::from_secs(8), "{end}: {:?}", done.took);
+    }
+}
+
 /// Without it one that measures would take the run for one under another trial, and who has forgotten the variable
 /// would miss kernels.
 #[test]

@@ -105,7 +105,8 @@ impl CuptiOptions {
 
     /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
     /// up to 0.8 µs per launch, as in a window, because calls are followed all the time. Detaching it and attaching it
-    /// again take milliseconds per window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1`
+    /// again take milliseconds per window, in the middle of the program's launches. Windows need no distance then, which
+    /// they otherwise keep after the 64th. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1`
     /// does the same for a program that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it
     /// crashed programs with CUDA graphs; and it stays in programs that work on several devices, which can wait for
     /// each other for ever while it leaves.

@@ -10,7 +10,7 @@ use super::delivery::Unusable;
 use super::join::Join;
 use super::names::Names;
 use super::numbers::Numbers;
-use super::switches::{is_copy, meaning, needed};
+use super::switches::{is_on_memory, meaning, needed};
 use super::trial::Trial;
 use super::{Correlate, CuptiOptions, errors, lanes, search};
 use candlescope_core::HostNs;
@@ -55,7 +55,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     /// is attached.
     watched: Vec<Switch>,
     recording: bool,
-    /// Whether copies are recorded. They are turned on and off between two copies, which may be later than the rest.
+    /// Whether copies are recorded, and memsets, which [belong to them](super::calls::is_on_memory) here. They are
+    /// turned on and off between two copies, which may be later than the rest.
     copies_on: bool,
     /// Since when a window goes on without records of copies, by the callbacks' clock, and when that was so before:
     /// copies begun meanwhile have none.
@@ -179,14 +180,14 @@ impl<B: Backend> KernelRecorder<B> {
         outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
     }
 
-    /// The kinds of work that are copies, and the others.
+    /// The kinds of work that are copies or memsets, and the others.
     fn kinds_by_copies(&self) -> (Vec<Switch>, Vec<Switch>) {
-        self.kinds.iter().flatten().copied().partition(is_copy)
+        self.kinds.iter().flatten().copied().partition(is_on_memory)
     }
 
     /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies), and while no
-    /// context is being made or ended; whether they are so now. If they are refused, that is said, and copies are
-    /// missing from here on.
+    /// context is being made or ended; whether they are so now. If a kind is refused, that is said, and copies and
+    /// memsets count as lost from here on.
     fn turn_copies(&mut self, on: bool, limit: Duration) -> bool {
         if self.copies_on == on {
             return true;
@@ -201,17 +202,22 @@ impl<B: Backend> KernelRecorder<B> {
                 return None;
             }
             // No copy is under way: those before began sooner, and those that wait for this begin later.
-            link.between_copies(limit, || (lanes::clock().raw(), copies.iter().filter_map(turn).next_back()))
+            link.between_copies(limit, || {
+                let at = lanes::clock().raw();
+                // Each of them, whatever became of the ones before.
+                (at, copies.iter().fold(None, |refused, kind| refused.or(turn(kind))))
+            })
         });
         let Some((at, refused)) = turned else { return false };
-        if let Some((kind, code)) = refused {
-            candlescope_core::diagnostics::report("cupti", errors::refused(&meaning(kind), code).to_string());
+        if let Some((kind, code)) = &refused {
+            candlescope_core::diagnostics::report("cupti", errors::refused(&meaning(*kind), *code).to_string());
         }
         self.copies_on = on;
-        if on {
+        if on && refused.is_none() {
             self.end_gap(at);
         } else if self.recording {
-            self.gap = Some(at);
+            // Of a kind that was refused none has a record: it is not told which calls are of that kind.
+            self.gap.get_or_insert(at);
         }
         true
     }
@@ -269,6 +275,11 @@ impl<B: Backend> KernelRecorder<B> {
         if attached && let Some((at, host, half)) = bracketed(host, &|| self.backend.timestamp()) {
             self.cupti.add(at, host, half);
         }
+    }
+
+    /// Whether CUPTI leaves the process between windows.
+    pub(super) fn detaches(&self) -> bool {
+        self.detaches
     }
 
     pub(super) fn describe(&self) -> BTreeMap<String, Value> {

@@ -193,6 +193,11 @@ impl Default for Cupti {
 impl Cupti {
     /// A recorder with these options. Nothing is loaded before [`prepare`](Activity::prepare).
     pub fn new(options: CuptiOptions) -> Self {
+        Self::kept(options, is_kept_attached())
+    }
+
+    fn kept(mut options: CuptiOptions, is_kept: bool) -> Self {
+        options.keep_attached |= is_kept;
         let threads = Threads { correlate: options.correlate, graphs: options.follow_graphs };
         Self { options, threads: Arc::new(threads), recorder: None, claim: None, pace: Pace::default() }
     }
@@ -216,8 +221,7 @@ impl Cupti {
             candlescope_core::diagnostics::report("cupti", why.0);
             Trial::default()
         });
-        let mut options = self.options.clone().under(trial);
-        options.keep_attached |= is_kept_attached();
+        let options = self.options.clone().under(trial);
         self.recorder = Some(KernelRecorder::new(backend::LoadedCupti::new(cupti, driver), &options)?);
         self.claim = Some(claim);
         Ok(())
@@ -256,7 +260,9 @@ impl Activity for Cupti {
     }
 
     fn wait(&self) -> Duration {
-        if self.options.stays() { Duration::ZERO } else { self.pace.wait(Instant::now()) }
+        // Where nothing is detached, no memory is kept.
+        let stays = self.options.stays() || self.recorder.as_ref().is_some_and(|recorder| !recorder.detaches());
+        if stays { Duration::ZERO } else { self.pace.wait(Instant::now()) }
     }
 
     fn enable(&mut self) -> Result<(), ActivityError> {
@@ -392,6 +398,16 @@ mod tests {
         assert!(cupti.enable().is_err() && cupti.describe().is_empty());
         let error = cupti.collect(true, &|| HostNs(1), &mut ActivitySink::default()).expect_err("not prepared");
         assert!(error.0.contains("call it first"), "{error}");
+    }
+
+    /// Of CUPTI that leaves some memory stays each time.
+    #[test]
+    fn windows_need_no_distance_where_cupti_stays() {
+        for is_kept in [false, true] {
+            let mut cupti = Cupti::kept(CuptiOptions::default(), is_kept);
+            (0..Pace::FREE).for_each(|_| cupti.pace.window(Instant::now()));
+            assert_eq!(cupti.wait().is_zero(), is_kept);
+        }
     }
 
     #[test]

@@ -260,8 +260,10 @@ fn a_trial_leaves_out_what_it_says_and_the_run_says_so() {
             assert_eq!(kinds(&library.script().on).len(), records, "{text}");
             assert_eq!(recorder.calls.contains(&Switch::Callback(Domain::Driver, 307)), calls, "{text}");
             assert_eq!(lanes::is_recording(), calls, "{text}");
-            let copy = Switch::Callback(Domain::Driver, 278);
-            assert!(library.script().on.contains(&copy), "copies are followed for safety");
+            for call in [278, 249] {
+                let call = Switch::Callback(Domain::Driver, call);
+                assert!(library.script().on.contains(&call), "copies and memsets are followed for safety");
+            }
             lanes::push(SpanId(40));
             lanes::launched(Domain::Driver, 307, 1, lanes::clock().raw(), lanes::clock().raw());
             lanes::pop();
@@ -295,9 +297,9 @@ fn a_refusal_leaves_nothing_on() {
         let library = Scripted::new();
         library.script().refuse.push((Switch::Kind(kind::MEMCPY2), code::NOT_SUPPORTED));
         let mut recorder = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
-        library.script().refuse.push((Switch::Kind(kind::MEMSET), Code(8)));
+        library.script().refuse.push((Switch::Kind(kind::CONCURRENT_KERNEL), Code(8)));
         let error = recorder.enable().expect_err("refused now");
-        assert!(error.0.contains("record memsets"), "{error}");
+        assert!(error.0.contains("record kernels"), "{error}");
         assert_eq!(kinds(&library.script().on), []);
         library.launch();
         assert_eq!(library.1.state(), State::Detached);
@@ -308,6 +310,20 @@ fn a_refusal_leaves_nothing_on() {
         drop(recorder);
         assert_eq!(kinds(&library.script().on), [], "what is dropped records no more");
         assert_eq!(library.launch(), 1, "and is gone with the next launch");
+
+        // Memsets refused: copies are recorded all the same, and as nobody knows which calls are without a record, all
+        // of them count as lost.
+        let library = Scripted::new();
+        let mut recorder = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
+        library.script().refuse.push((Switch::Kind(kind::MEMSET), Code(8)));
+        recorder.enable().expect("enabled");
+        let on = kinds(&library.script().on);
+        assert!(on.contains(&Switch::Kind(kind::MEMCPY)) && !on.contains(&Switch::Kind(kind::MEMSET)), "{on:?}");
+        lanes::push(SpanId(70));
+        lanes::launched(Domain::Driver, 249, 1, lanes::clock().raw(), lanes::clock().raw());
+        lanes::pop();
+        let sink = collect(&mut recorder, false, 1_000);
+        assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(70)]));
     });
 }
 
@@ -806,7 +822,8 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
         let copy = library.1.copy_begins(CountedCall::NONE);
         recorder.disable().expect("disabled");
         let on = kinds(&library.script().on);
-        assert!(on.len() == 2 && on.contains(&Switch::Kind(kind::MEMCPY)), "{on:?}");
+        assert_eq!(on.len(), 3, "copies of both kinds, and memsets, which CUPTI records with them only: {on:?}");
+        assert!(on.contains(&Switch::Kind(kind::MEMCPY)) && on.contains(&Switch::Kind(kind::MEMSET)), "{on:?}");
         collect(&mut recorder, false, 3_000);
         assert!(library.log().is_empty());
         std::thread::scope(|scope| {
@@ -861,13 +878,19 @@ fn copies_that_begin_while_records_are_handed_over_are_lost_and_told() {
         let turned = library.script().copies_turned.clone();
         let [(false, off), (true, on)] = turned[turned.len() - 2..] else { panic!("{turned:?}") };
         assert!(began <= off && ended <= on, "{began} to {ended}, turned at {off} and {on}");
-        for (cbid, correlation, span, start) in
-            [(279, 1, SpanId(50), began), (279, 2, SpanId(51), before), (307, 3, SpanId(52), began)]
-        {
+        // A copy (279) and a memset (249) have none, a kernel (307) and a copy of before have.
+        for (cbid, correlation, span, start) in [
+            (279, 1, SpanId(50), began),
+            (279, 2, SpanId(51), before),
+            (307, 3, SpanId(52), began),
+            (249, 5, SpanId(53), began),
+        ] {
             call(cbid, correlation, span, start);
         }
         call(279, 4, OUTSIDE_WINDOW, began);
+        lanes::launched(Domain::Driver, 279, 6, began, lanes::clock().raw());
         let sink = collect(&mut recorder, false, 2_000);
-        assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(50)]));
+        assert_eq!((sink.dropped, sink.dropped_of), (2, vec![SpanId(50), SpanId(53)]));
+        assert_eq!(sink.stray_unfinished.len(), 1, "one of no interval is lost if it was in a window");
     });
 }

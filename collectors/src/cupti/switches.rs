@@ -7,8 +7,9 @@ use super::records::kind;
 /// `cuLaunchKernel`, without which nothing is worth following.
 const LAUNCH_KERNEL: u32 = 307;
 
-pub(super) fn is_copy(switch: &Switch) -> bool {
-    matches!(switch, Switch::Kind(kind::MEMCPY | kind::MEMCPY2))
+/// Records of copies and of memsets, which [go together](calls::is_on_memory).
+pub(super) fn is_on_memory(switch: &Switch) -> bool {
+    matches!(switch, Switch::Kind(kind::MEMCPY | kind::MEMCPY2 | kind::MEMSET))
 }
 
 pub(super) fn needed(switch: Switch) -> bool {

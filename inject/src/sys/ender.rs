@@ -46,6 +46,7 @@ pub(super) fn watch() -> bool {
 ///
 /// The calling thread takes no lock and allocates nothing.
 pub(super) fn finish() {
+    let _ = super::fork::wait_for_start();
     let Some(recording) = started().filter(|recording| recording.is_of_this_process()) else { return };
     let Some(ender) = ENDER.get() else { return };
     if STATE.compare_exchange(LIVES, ENDS, Ordering::AcqRel, Ordering::Acquire).is_ok() {

@@ -5,7 +5,7 @@ use super::guard::guarded;
 use crate::forks;
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The process that called something here first.
@@ -14,8 +14,20 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 /// How many threads begin a recording now.
 static STARTING: AtomicU32 = AtomicU32::new(0);
 
+/// Whether a thread waits for the driver, to begin one then.
+static IS_TO_START: AtomicBool = AtomicBool::new(false);
+
 /// How long a fork waits for them.
 const MOST: Duration = Duration::from_secs(2);
+
+/// How long the end of the process waits for a recording that begins. That takes a second at most on a machine that is
+/// not overloaded; it takes this long where the thread that begins it needs what the ending one holds, such as a lock of
+/// the allocator that a signal found taken.
+const MOST_AT_END: Duration = Duration::from_secs(5);
+
+/// How long it waits for a thread that has yet to begin one. That thread looks for the driver every millisecond; where
+/// there is none it never begins.
+const MOST_BEFORE: Duration = Duration::from_millis(50);
 
 thread_local! {
     static STARTS_HERE: Cell<bool> = const { Cell::new(false) };
@@ -41,7 +53,6 @@ pub(super) fn is_own() -> bool {
 }
 
 /// Whether this process is the one that called something here first. Takes no lock and changes nothing.
-#[cfg(target_os = "linux")]
 pub(super) fn owns() -> bool {
     OWNER.load(Ordering::Acquire) == std::process::id()
 }
@@ -60,6 +71,33 @@ pub(super) fn starting<T>(work: impl FnOnce() -> T) -> T {
     STARTING.fetch_add(1, Ordering::SeqCst);
     let _done = Done(STARTS_HERE.replace(true));
     work()
+}
+
+/// Says whether a recording is to begin once the driver is up.
+pub(super) fn is_to_start(is_to: bool) {
+    IS_TO_START.store(is_to, Ordering::SeqCst);
+}
+
+/// The process ends: waits until a recording that begins has begun, or nobody would end it. Whether there was one to wait
+/// for. Takes no lock and allocates nothing.
+pub(super) fn wait_for_start() -> bool {
+    if !owns() || forks::forked() || STARTS_HERE.try_with(Cell::get).unwrap_or(true) {
+        return false;
+    }
+    let begun = Instant::now();
+    let mut waited = false;
+    loop {
+        let most = match (STARTING.load(Ordering::SeqCst) > 0, IS_TO_START.load(Ordering::SeqCst)) {
+            (true, _) => MOST_AT_END,
+            (_, true) => MOST_BEFORE,
+            _ => return waited,
+        };
+        if begun.elapsed() >= most {
+            return waited;
+        }
+        waited = true;
+        pause(Duration::from_micros(500));
+    }
 }
 
 extern "C" fn before() {

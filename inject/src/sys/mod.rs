@@ -28,7 +28,7 @@ use crate::recording::{at_first_launch, at_launch, recording, started};
 #[cfg(feature = "gpu")]
 use crate::recording::{from_the_start, listen, records_kernels};
 use cancel::uncancelled;
-use fork::{is_own, starting};
+use fork::{is_own, is_to_start, starting, wait_for_start};
 use guard::{guarded, without_a_word};
 use std::ffi::c_int;
 use std::sync::Once;
@@ -68,6 +68,14 @@ fn end_early() {
     _ = unsafe { libc::atexit(at_exit_early) };
 }
 
+/// As [`at_exit_early`], where the recording has yet to begin: a program may end before, where nothing holds it until
+/// then, because another tool has CUPTI. Whatever has begun sooner has an end of its own.
+extern "C" fn at_exit_starting() {
+    if guarded(false, || uncancelled(wait_for_start)) {
+        at_exit_early();
+    }
+}
+
 /// Starts the recording, unless there is none, and has it end with the process.
 fn begin() -> bool {
     starting(start)
@@ -94,7 +102,7 @@ fn start() -> bool {
             _ = unsafe { libc::atexit(at_exit) };
             #[cfg(target_os = "linux")]
             {
-                at_quick_exit();
+                at_quick_exit(at_exit_early);
                 if signals::left_to_the_program(ender::watch) && ends_by_signals() {
                     interrupt::watch();
                 }
@@ -106,13 +114,13 @@ fn start() -> bool {
 
 /// `quick_exit` calls nothing of what is registered for `exit`.
 #[cfg(target_os = "linux")]
-fn at_quick_exit() {
+fn at_quick_exit(call: extern "C" fn()) {
     unsafe extern "C" {
         fn at_quick_exit(call: extern "C" fn()) -> c_int;
     }
     // SAFETY: the function is C's; what it is given does not unwind, and lives as long as the process, as `at_exit`
     // does.
-    _ = unsafe { at_quick_exit(at_exit_early) };
+    _ = unsafe { at_quick_exit(call) };
 }
 
 /// Loads CUPTI before anything of ours is registered for the end of the process: what is registered last is called
@@ -165,18 +173,26 @@ pub extern "C" fn InitializeInjection() -> c_int {
             // Where it does not attach, the recorder says why.
             let _ = signals::left_to_the_program(|| candlescope_collectors::cupti::attach_early(from_the_start()));
         }
+        // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does.
+        _ = unsafe { libc::atexit(at_exit_starting) };
+        #[cfg(target_os = "linux")]
+        at_quick_exit(at_exit_starting);
+        is_to_start(true);
         let wait = || {
             let begun = Instant::now();
             while driver::is_up() == Some(false) && begun.elapsed() < MOST {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if !guarded(false, begin) {
+            let is_recording = guarded(false, begin);
+            is_to_start(false);
+            if !is_recording {
                 without_recording();
             }
         };
         // Without a thread there is no recording, either.
         let spawn = || std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
         if signals::left_to_the_program(spawn).is_err() {
+            is_to_start(false);
             without_recording();
         }
     };

@@ -1,4 +1,8 @@
 //! What the allocator gives back to the system.
+//!
+//! Nothing is promised of it. What `page_faults` takes would be gained by a program that keeps its memory itself; where it
+//! asks the C library for zeros, that has to write them into memory which it kept, and the system's new pages are zero.
+//! How much of what a program asks for is to be zero is not recorded: 57 % of a step came of 89.
 
 use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
@@ -25,5 +29,5 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
         .variable("MALLOC_MMAP_THRESHOLD_", KEPT)
         .variable("MALLOC_TRIM_THRESHOLD_", KEPT)
         .variable("MALLOC_TOP_PAD_", 64 << 20);
-    Ok(vec![Attempt::new(change).obtains(&[AdviceCode::PageFaults])])
+    Ok(vec![Attempt::new(change)])
 }

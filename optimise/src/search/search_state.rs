@@ -160,6 +160,15 @@ pub(super) fn fill(phase: &mut Phase, trial: &Trial, goal: &Goal) {
     phase.per_sequence = trial.comparison.per_sequence;
 }
 
+/// What comparisons of the program before with itself would show (95 % of them stay below that), where a change has an
+/// interval without zero and does not exceed it.
+pub(super) fn within_floor(trial: &Trial) -> Option<f64> {
+    let step = trial.comparison.step.as_ref()?;
+    let (estimate, floor) = (step.estimate?, step.floor.share?);
+    let is_told = estimate.low? > 0.0 || estimate.high? < 0.0;
+    (is_told && estimate.change.abs() <= floor).then_some(floor)
+}
+
 /// How many pairs would show the change that was measured, or the smallest that is looked for, and how large that is. An
 /// interval shrinks with the square root of their number.
 pub(super) fn needed(trial: &Trial, pairs: usize) -> Option<(u64, f64)> {

@@ -1,7 +1,7 @@
 //! What came out of a trial, and what becomes of it.
 
 use super::look_again::Expectation;
-use super::search_state::{Search, fill, needed};
+use super::search_state::{Search, fill, needed, within_floor};
 use crate::account::{Phase, Verdict};
 use crate::remedies::Answers;
 use crate::trial::{Trial, TrialFailed};
@@ -175,7 +175,14 @@ impl Search<'_> {
                 let needed = needed(trial, pairs).map_or_else(String::new, |(needed, share)| {
                     format!("; to tell {} takes about {needed} pairs as uneven as these", percent(share))
                 });
-                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}{needed}", interval()))
+                let floor = within_floor(trial).map_or_else(String::new, |floor| {
+                    format!(
+                        "; but the program before, compared with itself in as many pairs, would differ by up to {}, and a \
+                         change has to exceed that",
+                        percent(floor)
+                    )
+                });
+                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}{needed}{floor}", interval()))
             }
         }
     }

@@ -73,7 +73,8 @@ macro_rules! each_advice {
                     "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their \
                      time and a quarter of a step; where RAYON_NUM_THREADS is known not to be set a twentieth, by what \
                      the program measured where it did",
-                    "calls · that time · rate";
+                    "calls · that time · rate; where the variable is known not to be set, mid and high are all of it, or what \
+                     samples have of asking for the number of cores, if that is more";
                 /// The device waits for the host to launch work.
                 LaunchBound = launch_bound,
                     "gaps whose launch returned after the kernel before had ended, less what recording adds to them, \
@@ -198,11 +199,12 @@ macro_rules! each_advice {
                      number of threads being asked for, a pool's synchronisation without what the pool was given to \
                      compute, allocation, copies, formatting, hashing, the environment",
                     "that time; of a pool's synchronisation less what its threads computed meanwhile, which one thread \
-                     would do then; low and high with twice the standard error of counting samples";
+                     would do then; low and high with twice the standard error of counting samples; of asking for the number \
+                     of threads mid and high are all of it";
                 /// Other threads take the CPU while a step is ready to go on.
                 Preempted = preempted,
                     "time that the step's thread was ready and off its CPU, 3 % of the step or more",
-                    "that time";
+                    "that time: mid and high all of it, low 75 %";
                 /// The thread of a step waits for something that is no thread of a pool.
                 Blocked = blocked,
                     "time that the step's thread waited, on a CPU, less what a pool's synchronisation explains: 5 % of the \

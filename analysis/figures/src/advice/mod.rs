@@ -11,7 +11,7 @@ mod record;
 
 pub use code::{AdviceCode, Missing};
 pub use figure::{AdviceFigure, FigureSource};
-pub use gain::{LEAST_GAIN, RATES, gain_at_rates};
+pub use gain::{LEAST_GAIN, RATES, gain_at_rates, whole};
 pub use record::{TrackRecord, came_true};
 
 use candlescope_work::estimate::Estimate;

@@ -3,12 +3,14 @@
 //! The time of a product over its FLOPs is a line. Where the line meets the axis far above zero, each product has a cost
 //! of its own, which neither a faster kernel nor fewer FLOPs take away.
 
+use super::counted_gain::CountedGain;
 use super::draft::{Draft, RuleResults};
+use super::host_causes::{CauseTime, HostOfStep, THREAD_COUNT};
 use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES, whole};
 use candlescope_figures::cache_reads::reads_cache;
 use candlescope_figures::{Analysis, PathTotals};
 use candlescope_schema::run::{Code, RayonThreads, RunManifest, env_key, model_key};
@@ -70,6 +72,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
     let manifest = &scene.analysis.manifest;
     let threads = RayonThreads::of(manifest);
+    let is_known = is_known(manifest);
+    let asking = step.host.as_ref().filter(|_| is_known).and_then(Asking::of);
     let usual_time = products.iter().map(|one| one.median_ns).sum::<f64>() + cost.unseen_ns(cost.each_ns);
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
@@ -80,9 +84,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .derived("each_ns", "ns", cost.each_ns, n)
         .derived("of_step", "ratio", cost.each_ns * cost.calls / usual, n)
         .derived_if("unseen_calls", "count", cost.unseen.map(|(calls, _)| calls), 1)
+        .derived_if(
+            "sampled",
+            "ratio",
+            asking.as_ref().map(|asking| asking.time.ns() / asking.elapsed_ns),
+            asking.as_ref().map_or(1, |asking| asking.time.samples),
+        )
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .query(query(scene, step, &products));
-    let draft = if is_known(manifest) {
+    let draft = if is_known {
         draft.sure(
             ConfidenceLevel::High,
             "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set; \
@@ -92,16 +102,44 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not")
     };
     let of_step = step.lines.t / usual;
-    out.found.push(draft.reliefs(|rate| {
-        let each = if rate <= RATES[0] { cost.least_ns } else { cost.each_ns };
+    out.found.push(draft.reliefs(|at| {
+        let each = if at <= RATES[0] { cost.least_ns } else { cost.each_ns };
+        // What is known to be asked is not asked once the variable is set.
+        let rate = if is_known { whole(at) } else { at };
         let one = |product: &&Operation<'_>| {
             let calls = product.n as f64 / step.usual_steps().max(1) as f64;
-            Relief::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
+            (product.totals.rollup.clone(), each * calls * of_step * rate)
         };
-        let hidden =
-            cost.unseen.map(|_| Relief::Operation(step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
-        products.iter().map(one).chain(hidden).collect()
+        let hidden = cost.unseen.map(|_| (step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
+        let measured: Vec<(String, f64)> = products.iter().map(one).chain(hidden).collect();
+        // In the step it takes longer than by itself, where the program measured it, and what has no span asks as well.
+        let sampled = asking.as_ref().filter(|_| at > RATES[0]).map(|asking| asking.by_place(at, step.lines.t));
+        let total = |places: &[(String, f64)]| places.iter().map(|(_, ns)| ns).sum::<f64>();
+        let places = sampled.filter(|sampled| total(sampled) > total(&measured)).unwrap_or(measured);
+        places.into_iter().map(|(place, ns)| Relief::Operation(place, ns)).collect()
     }));
+}
+
+/// The time in which a step asks for the number of cores, by samples.
+struct Asking<'a> {
+    time: &'a CauseTime,
+    gained: CountedGain,
+    elapsed_ns: f64,
+}
+
+impl<'a> Asking<'a> {
+    /// `None` where it was not sampled, or too seldom.
+    fn of(host: &'a HostOfStep) -> Option<Self> {
+        let time = host.causes.get(THREAD_COUNT)?;
+        let gained = CountedGain::of(time, host.elapsed_ns);
+        (!gained.rests_on_few()).then_some(Self { time, gained, elapsed_ns: host.elapsed_ns })
+    }
+
+    /// What a step of `step_ns` gains without it at this rate, in nanoseconds, by where it is asked.
+    fn by_place(&self, rate: f64, step_ns: f64) -> Vec<(String, f64)> {
+        let each = self.gained.at(rate) / self.elapsed_ns * step_ns / self.time.ns();
+        self.time.places.iter().map(|(place, ns)| (place.clone(), ns * each)).collect()
+    }
 }
 
 /// Products that have no span: attention's with keys and with values, two a layer, where no path of attention states work.

@@ -6,7 +6,7 @@ use super::host_causes::{CauseTime, HostOfStep, POOL_SYNC, RECORDING, THREAD_COU
 use super::query::functions;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing, whole};
 use candlescope_schema::run::{RayonThreads, env_key};
 
 /// From this share of a step on.
@@ -66,7 +66,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
             .sure(level, reason);
         // Each path has its part of it, so that what another finding gains there is not counted twice.
         let relief = |rate: f64| -> Vec<Relief> {
-            let of_step = rate * share(gained.at(rate)) * step.lines.t / time.ns();
+            // The question is not asked where the variable answers it.
+            let part = if *cause == THREAD_COUNT { whole(rate) } else { rate };
+            let of_step = part * share(gained.at(rate)) * step.lines.t / time.ns();
             time.places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * of_step)).collect()
         };
         out.found.push(draft.reliefs(relief));

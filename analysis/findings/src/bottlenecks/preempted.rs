@@ -4,7 +4,7 @@ use super::draft::{Draft, RuleResults};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, whole};
 use candlescope_schema::run::MachineUse;
 
 /// From this share of a step on.
@@ -23,5 +23,5 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .query(thread_time(step, "preempted_ns"))
         .sure(ConfidenceLevel::High, "measured at each switch");
     // It happens in whatever else is found, too.
-    out.found.push(draft.relief(|rate| Relief::HostShare(share * rate)));
+    out.found.push(draft.relief(|rate| Relief::HostShare(share * whole(rate))));
 }

@@ -33,7 +33,8 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     let mut section = Section::new(
         "advice",
         "What to change",
-        "Each gain is a share of the step as it runs unobserved: at 87.5 % of what is attainable, in brackets at 75 and 100 %. \
+        "Each gain is a share of the step as it runs unobserved: at 87.5 % of what is attainable (all of it where a cost goes \
+         with its cause), in brackets at 75 and 100 %. \
          Ranked by what the whole run gains; a bar shows that, and its whole width is the time of all steps of the run. Gains \
          do not add up.",
     )

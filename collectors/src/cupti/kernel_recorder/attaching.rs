@@ -6,7 +6,7 @@ use crate::cupti::calls::{self, Domain};
 use crate::cupti::contexts::UNDER_WAY;
 use crate::cupti::detach::{State, StayReason};
 use crate::cupti::records::kind;
-use crate::cupti::switches::{is_copy, meaning, needed};
+use crate::cupti::switches::{is_on_memory, meaning, needed};
 use crate::cupti::sys::{NODE_CLONED, NODE_CREATED};
 use crate::cupti::{Correlate, errors, lanes};
 use candlescope_core::gpu::ActivityError;
@@ -124,7 +124,8 @@ impl<B: Backend> KernelRecorder<B> {
         let on_contexts = calls::MAKE_CONTEXTS.iter().chain(&calls::END_CONTEXTS);
         // Copies have to be followed also where calls are not recorded; where they are, they are followed as calls.
         let apart = self.correlate == Correlate::Nothing;
-        let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| apart && calls::copies(Domain::Driver, *cbid));
+        let on_memory = |cbid: u32| apart && calls::is_on_memory(Domain::Driver, cbid);
+        let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| on_memory(*cbid));
         let graphs = calls::MAKE_GRAPHS.iter().chain(calls::LAUNCH_GRAPHS.iter().filter(|_| apart));
         self.watched = (on_contexts.chain(copies).chain(graphs))
             .filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name))
@@ -150,7 +151,7 @@ impl<B: Backend> KernelRecorder<B> {
         for switch in switches {
             // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is
             // recorded in part crashed programs while they loaded their model.
-            let outcome = if is_copy(&switch) { Ok(()) } else { self.backend.turn(switch, true) };
+            let outcome = if is_on_memory(&switch) { Ok(()) } else { self.backend.turn(switch, true) };
             match outcome {
                 Ok(()) => if matches!(switch, Switch::Kind(_)) { &mut kinds } else { &mut calls }.push(switch),
                 Err(code) if needed(switch) => {

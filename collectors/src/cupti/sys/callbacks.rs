@@ -4,7 +4,7 @@
 
 use super::super::buffers::{Buffer, FilledBuffer, Pool};
 use super::super::calls::Domain;
-use super::super::calls::{OnContexts, OnGraphs, copies, fetches, handle_at, on_contexts, on_graphs};
+use super::super::calls::{OnContexts, OnGraphs, fetches, handle_at, is_on_memory, on_contexts, on_graphs};
 use super::super::detach::{Link, State};
 use super::super::in_flight::{CountedCall, NestedCalls};
 use super::super::lanes;
@@ -196,7 +196,7 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     }
     LINK.in_context(data.context_uid);
     let mut now = lanes::clock().raw();
-    if copies(domain, cbid) {
+    if is_on_memory(domain, cbid) {
         let around = lanes::copying(NestedCalls::NONE);
         if data.site == ENTER {
             lanes::copying(around.begins(LINK.copy_begins(around.outermost())));

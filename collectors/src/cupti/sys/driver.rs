@@ -144,6 +144,9 @@ impl Driver {
             0 | NO_DEVICE => Err(ActivityError(
                 "the driver sees no GPU, so there are no kernels to record: check `nvidia-smi` and CUDA_VISIBLE_DEVICES".to_string(),
             )),
+            DEINITIALISED => Err(ActivityError(
+                "the program ended before recording had begun, so kernels were not recorded".to_string(),
+            )),
             _ => Err(ActivityError(format!(
                 "the NVIDIA driver does not start ({}), so kernels cannot be recorded: check `nvidia-smi`",
                 self.text(status)

@@ -10,9 +10,14 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     } else {
         ""
     };
+    let sampled = match it.advice.figure("sampled") {
+        Some(_) => format!("; by samples, asking for the number of cores takes {} of the step", it.share("sampled")),
+        None => String::new(),
+    };
     (
         format!(
-            "each of the {calls} products of a step `{phase}` takes {each} whatever its size, {} of the step{cause}",
+            "each of the {calls} products of a step `{phase}` takes {each} whatever its size, {} of the \
+             step{cause}{sampled}",
             it.share("of_step")
         ),
         match threads {
