@@ -285,7 +285,9 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   `runs[].steps` has it with its bound and its basis. Gains are shares of T, each kind of step by itself. On a CPU a part
   of the steps is replayed: the share of them that recording takes is taken off the median of all. T is never above what
   was observed; by how much a replay would be is in the bound, and so is the interval of the median.
-- **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
+- **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate; where a cost goes whole with its cause, as
+  time that other programs take (`preempted`) or a question that a variable answers (`constant_cost`, `hot_overhead`), mid
+  is all of it, as it [came out](measurements/advice.md#together). Below 0.5 % (mid) a finding is left out,
   and counted in `negligible`. Of what samples of call stacks tell (`hot_overhead`, `cache_copied` on a CPU, and in part
   `page_faults` and `blocked`), low is of the lower and high of the upper end of two standard errors of counting them
   (`share_error` in the evidence is one).
@@ -300,6 +302,12 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   device's (kernels, copies and the gaps between queued ones), and what neither explains. Where the host is the longer
   line, quicker kernels gain nothing, and fewer launches do. So gains do not add up: `together` has what the first ten, or
   those of them that a replay knows, gain if all are done.
+- **The order matters** (`roadmaps` in JSON, *in this order* in reports): the change that gains most, then the one that
+  gains most of what is left, up to six, each with what it adds. A change that gains nothing by itself can stand second.
+  The run in the gallery (SmolLM2's shape on an H200, eagerly): a graph 71.1 % of a step; then moving data 2.4 %, which
+  alone promised 18.7; then candle's rmsnorm at both places of a block, 2.4 % each, where a faster one gains nothing as
+  long as the device waits. Recorded as a graph, the same model has 11.0 and 10.9 % of its shorter step to gain there
+  ([measured](measurements/advice.md#an-h200)).
 - **Peaks** are those that `candlescope bench peaks` measured on this device; without them those of the datasheet, with
   less confidence, as of peaks that were measured while others were at work. Without either, nothing is said.
 - **The query returns the figures**: a column with the name of a `measured` figure is that figure, added up over the rows.
