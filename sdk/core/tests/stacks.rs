@@ -158,7 +158,8 @@ fn samples_find_the_innermost_interval_and_intervals_what_their_thread_did() {
         assert!(blocked > 1_500_000, "{blocked}");
         assert_eq!(one.page_faults, Some(7));
     }
-    assert_eq!(inner.preempted_ns, Some(0));
+    // It had ended by then, as closely as the two clocks agree.
+    assert!(inner.preempted_ns.expect("known") < 20_000, "{:?}", inner.preempted_ns);
     assert!(outer.preempted_ns.expect("known") > 1_500_000);
     assert_eq!(batch.steps[0].blocked_ns, outer.blocked_ns);
     assert_eq!(row(&batch, me, 2).seq, Some(inner.seq));
