@@ -185,6 +185,7 @@ P
       guidellm run --backend "$backend" --profile "kind=concurrent,streams=$n" --constraint "kind=max_requests,count=400" \
         --data "kind=json_file,path=$scratch/prompts.jsonl" --output "kind=json,path=$out/guidellm.json" --disable-console \
         >"$out/guidellm.txt" 2>&1 || { echo "guidellm failed: $(tail -n 1 "$out/guidellm.txt")"; failed=1; }
+      echo "guidellm, $n clients, ${ways[0]}: $(sed -n 's/.*completed | //p' "$out/guidellm.txt" | tail -n 1)"
     fi
     ;;
 esac

@@ -8,13 +8,9 @@ use crate::layers::{KvCacheDType, ggml_dtype_word, tensor_bytes};
 use crate::llama::Llama;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType, Device, Tensor};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::ScopedJoinHandle;
 
 /// The positions that GPT-2 learned. They are looked up and added, never multiplied, and llama.cpp keeps them wide too.
 const POSITIONS: &str = "transformer.wpe.weight";
@@ -173,8 +169,6 @@ pub(super) fn quantise(name: &str, tensor: &Tensor, dtype: GgmlDType, device: &D
 
 /// `tensor` stored as `dtype`, on `device`: quantised on the host and loaded as from a file.
 ///
-/// By as many threads as there are processors: one thread takes two minutes for 8 billion weights.
-///
 /// candle's own `QTensor::quantize_onto` (0.11) leaves the memory after the last row on a GPU as it found it. Its products
 /// of many rows take several blocks of a row of weights at a time, and read on past the end of a row that does not fill
 /// them; what they read there is multiplied by zero, which is no number if a scale is none.
@@ -182,57 +176,11 @@ pub(super) fn quantise(name: &str, tensor: &Tensor, dtype: GgmlDType, device: &D
 /// # Errors
 /// candle's, when the number of values is no multiple of the type's blocks, or memory ends.
 pub fn quantize_onto(tensor: &Tensor, dtype: GgmlDType, device: &Device) -> candle_core::Result<QTensor> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    quantised_by(threads.min(tensor.elem_count() / LEAST_A_THREAD), tensor, dtype, device)
-}
-
-/// Values from which on a further thread is worth its start.
-const LEAST_A_THREAD: usize = 1 << 20;
-
-/// The same by this many threads, where the tensor can be divided: each block's values are its own, so the bytes are
-/// those that one thread makes.
-fn quantised_by(threads: usize, tensor: &Tensor, dtype: GgmlDType, device: &Device) -> candle_core::Result<QTensor> {
-    let host = tensor.to_device(&Device::Cpu)?;
-    let rows_hold_blocks = host.dims().last().is_some_and(|row| row.is_multiple_of(dtype.block_size()));
-    if threads < 2 || !rows_hold_blocks {
-        let made = QTensor::quantize(&host, dtype)?;
-        return match device.is_cpu() {
-            true => Ok(made),
-            false => QTensor::new(QStorage::from_data(made.data()?, device, dtype)?, made.shape().clone()),
-        };
+    let made = QTensor::quantize(&tensor.to_device(&Device::Cpu)?, dtype)?;
+    match device.is_cpu() {
+        true => Ok(made),
+        false => QTensor::new(QStorage::from_data(made.data()?, device, dtype)?, made.shape().clone()),
     }
-    let bytes = quantised_in_parts(&host.flatten_all()?, dtype, threads)?;
-    QTensor::new(QStorage::from_data(Cow::Owned(bytes), device, dtype)?, host.shape().clone())
-}
-
-/// The blocks of a tensor of one dimension, by that many threads.
-fn quantised_in_parts(flat: &Tensor, dtype: GgmlDType, threads: usize) -> candle_core::Result<Vec<u8>> {
-    let count = flat.elem_count();
-    let each = count.div_ceil(threads).next_multiple_of(dtype.block_size());
-    // With a storage of its own: candle 0.11 quantises what a tensor's storage begins with, wherever the tensor begins.
-    let part = |begin: usize| {
-        let own = flat.narrow(0, begin, each.min(count - begin))?.to_dtype(DType::F32)?.force_contiguous()?;
-        QTensor::quantize(&own, dtype)
-    };
-    let made: Vec<candle_core::Result<QTensor>> = std::thread::scope(|scope| {
-        let start = |begin| {
-            let thread = std::thread::Builder::new().name("cs-quantise".into());
-            // Without a thread it is done here.
-            thread.spawn_scoped(scope, move || part(begin)).map_err(|_| begin)
-        };
-        let threads: Vec<_> = (0..count).step_by(each).map(start).collect();
-        let wait = |thread: Result<ScopedJoinHandle<'_, _>, usize>| match thread {
-            // As a panic on this thread would be.
-            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(begin) => part(begin),
-        };
-        threads.into_iter().map(wait).collect()
-    });
-    let mut bytes = Vec::new();
-    for made in made {
-        bytes.extend_from_slice(&made?.data()?);
-    }
-    Ok(bytes)
 }
 
 /// Held weights as a source, in a form.
@@ -338,29 +286,5 @@ impl WeightSource for HoldingSource<'_> {
         let factors = self.source.rope_factors()?;
         self.held.rope_factors.clone_from(&factors);
         Ok(factors)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_threads_make_the_bytes_of_one() {
-        // Of other values in each row, and in parts that end within a row.
-        let rows = Tensor::arange(0f32, 3_000.0 * 512.0, &Device::Cpu).unwrap().sin().unwrap().reshape((3_000, 512));
-        let rows = rows.unwrap();
-        for source in [DType::F32, DType::BF16] {
-            let rows = rows.to_dtype(source).unwrap();
-            for dtype in [GgmlDType::Q4_0, GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K] {
-                let one = quantised_by(1, &rows, dtype, &Device::Cpu).unwrap();
-                for threads in [2, 3, 7] {
-                    let several = quantised_by(threads, &rows, dtype, &Device::Cpu).unwrap();
-                    assert_eq!((several.shape(), several.dtype()), (rows.shape(), dtype));
-                    let same = one.data().unwrap()[..] == several.data().unwrap()[..];
-                    assert!(same, "{source:?} as {dtype:?}, {threads} threads");
-                }
-            }
-        }
     }
 }
