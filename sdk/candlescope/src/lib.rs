@@ -214,9 +214,12 @@ fn said_by_env() -> Option<String> {
     std::env::var(VARIABLE).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Goes on without candlescope and reports that: on standard error, because nothing else may be listening yet.
+/// Goes on without candlescope and says so: on standard error, because nothing else may be listening yet.
 fn without(error: InitError) -> Scope {
-    candlescope_core::diagnostics::to_stderr(&Problem::new("", format!("{error}; going on without it")));
+    candlescope_core::diagnostics::to_stderr(&Problem::new(
+        "",
+        format!("{error}; nothing is recorded, and the program goes on"),
+    ));
     Scope::disabled()
 }
 

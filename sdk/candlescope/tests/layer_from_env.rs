@@ -37,7 +37,10 @@ fn the_programs_own_subscriber_is_installed_whatever_the_variable_says() {
     assert_eq!(run(Some(" ")), (Some(40), String::new()));
     let (code, said) = run(Some("nonsense=1"));
     assert_eq!(code, Some(40), "{said}");
-    assert!(said.contains("entry 1 is not known") && said.contains("going on without it"), "{said}");
+    assert!(
+        said.contains("entry 1 is not known") && said.contains("nothing is recorded, and the program goes on"),
+        "{said}"
+    );
     // A key that is not known does not cost the others.
     let dir = tempfile::tempdir().expect("a folder");
     let (code, said) = run(Some(&format!("perfetot=x,perfetto={}", dir.path().join("t.pftrace").display())));
