@@ -55,8 +55,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .query(thread_time(step, "blocked_ns"))
         .sure(ConfidenceLevel::Low, "measured; what is waited for may be needed");
     // Each path has its part of what is gained.
-    let of_step = step.lines.t / host.elapsed_ns / waits.ns();
-    let places: Vec<(String, f64)> = waits.places.iter().map(|(place, ns)| (place.clone(), ns * of_step)).collect();
+    let places: Vec<(String, f64)> = waits.spread(step.lines.t / host.elapsed_ns).collect();
     let of_place = |place: &String, part: f64, rate: f64| {
         let behind = resumed.filter(|_| rate >= 1.0 && Some(place) == main.as_ref()).unwrap_or(0.0);
         Relief::Wait(place.clone(), part * gained.at(rate) * rate + behind)

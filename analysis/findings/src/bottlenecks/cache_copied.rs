@@ -98,10 +98,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let on_cpu = |ns: f64| -> Vec<Relief> {
         // Copying itself is another finding's (`hot_overhead`): what both say of a place counts once.
         match copied.as_ref().and_then(|copied| copied.time).filter(|time| time.ns() > 0.0) {
-            Some(time) => {
-                let part = |(place, of): (&String, &f64)| Relief::Operation(place.clone(), ns * of / time.ns());
-                time.places.iter().map(part).collect()
-            }
+            Some(time) => time.spread(ns).map(|(place, ns)| Relief::Operation(place, ns)).collect(),
             None => vec![Relief::Host(ns)],
         }
     };

@@ -73,7 +73,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
     let manifest = &scene.analysis.manifest;
     let threads = RayonThreads::of(manifest);
     let is_known = is_known(manifest);
-    let asking = step.host.as_ref().filter(|_| is_known).and_then(Asking::of);
+    let host = step.host.as_ref().filter(|_| is_known);
+    let asking = host.and_then(asking);
+    let of_host = |ns: f64| ns / host.map_or(f64::INFINITY, |host| host.elapsed_ns);
     let usual_time = products.iter().map(|one| one.median_ns).sum::<f64>() + cost.unseen_ns(cost.each_ns);
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
@@ -87,8 +89,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         .derived_if(
             "sampled",
             "ratio",
-            asking.as_ref().map(|asking| asking.time.ns() / asking.elapsed_ns),
-            asking.as_ref().map_or(1, |asking| asking.time.samples),
+            asking.map(|(time, _)| of_host(time.ns())),
+            asking.map_or(1, |(time, _)| time.samples),
         )
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .query(query(scene, step, &products));
@@ -113,33 +115,21 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         let hidden = cost.unseen.map(|_| (step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
         let measured: Vec<(String, f64)> = products.iter().map(one).chain(hidden).collect();
         // In the step it takes longer than by itself, where the program measured it, and what has no span asks as well.
-        let sampled = asking.as_ref().filter(|_| at > RATES[0]).map(|asking| asking.by_place(at, step.lines.t));
+        let sampled: Option<Vec<_>> = asking
+            .filter(|_| at > RATES[0])
+            .map(|(time, gained)| time.spread(of_host(gained.at(at)) * step.lines.t).collect());
         let total = |places: &[(String, f64)]| places.iter().map(|(_, ns)| ns).sum::<f64>();
         let places = sampled.filter(|sampled| total(sampled) > total(&measured)).unwrap_or(measured);
         places.into_iter().map(|(place, ns)| Relief::Operation(place, ns)).collect()
     }));
 }
 
-/// The time in which a step asks for the number of cores, by samples.
-struct Asking<'a> {
-    time: &'a CauseTime,
-    gained: CountedGain,
-    elapsed_ns: f64,
-}
-
-impl<'a> Asking<'a> {
-    /// `None` where it was not sampled, or too seldom.
-    fn of(host: &'a HostOfStep) -> Option<Self> {
-        let time = host.causes.get(THREAD_COUNT)?;
-        let gained = CountedGain::of(time, host.elapsed_ns);
-        (!gained.rests_on_few()).then_some(Self { time, gained, elapsed_ns: host.elapsed_ns })
-    }
-
-    /// What a step of `step_ns` gains without it at this rate, in nanoseconds, by where it is asked.
-    fn by_place(&self, rate: f64, step_ns: f64) -> Vec<(String, f64)> {
-        let each = self.gained.at(rate) / self.elapsed_ns * step_ns / self.time.ns();
-        self.time.places.iter().map(|(place, ns)| (place.clone(), ns * each)).collect()
-    }
+/// The time in which a step asks for the number of cores, by samples, and what of it is gained without; `None` where it
+/// was not sampled, or too seldom.
+fn asking(host: &HostOfStep) -> Option<(&CauseTime, CountedGain)> {
+    let time = host.causes.get(THREAD_COUNT)?;
+    let gained = CountedGain::of(time, host.elapsed_ns);
+    (!gained.rests_on_few()).then_some((time, gained))
 }
 
 /// Products that have no span: attention's with keys and with values, two a layer, where no path of attention states work.

@@ -181,6 +181,11 @@ impl CauseTime {
         counting_error(share, self.counts() / share) * elapsed_ns
     }
 
+    /// `ns` divided among its paths as the time is. Nothing where there is no time.
+    pub(super) fn spread(&self, ns: f64) -> impl Iterator<Item = (String, f64)> + '_ {
+        self.places.iter().map(move |(place, of)| (place.clone(), ns * of / self.ns()))
+    }
+
     /// The path with most of it.
     pub(super) fn place(&self) -> Option<&str> {
         most(&self.places).map(String::as_str)

@@ -68,8 +68,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut RuleResult
         let relief = |rate: f64| -> Vec<Relief> {
             // The question is not asked where the variable answers it.
             let part = if *cause == THREAD_COUNT { whole(rate) } else { rate };
-            let of_step = part * share(gained.at(rate)) * step.lines.t / time.ns();
-            time.places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * of_step)).collect()
+            let ns = part * share(gained.at(rate)) * step.lines.t;
+            time.spread(ns).map(|(place, ns)| Relief::Operation(place, ns)).collect()
         };
         out.found.push(draft.reliefs(relief));
     }

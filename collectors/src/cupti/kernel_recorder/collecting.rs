@@ -99,24 +99,19 @@ impl<B: Backend> KernelRecorder<B> {
         lanes::drain(|launch| {
             let within = |(began, ended): &(u64, u64)| (*began..=*ended).contains(&launch.start);
             let now = self.gap.is_some_and(|began| launch.start >= began);
-            if calls::is_on_memory(launch.domain, launch.cbid) && (now || self.gaps.iter().any(within)) {
-                unrecorded.push((SpanId(launch.span), nanoseconds(launch.end)));
-            }
             let Some(name) = calls::name(launch.domain, launch.cbid) else { return };
             let start = Some(launch.start).filter(|start| *start != 0).map(nanoseconds);
             let span = Some(SpanId(launch.span)).filter(|span| span.0 != 0);
-            join.launched(launch.correlation, span, Call { name, start, end: nanoseconds(launch.end) });
+            let call = Call { name, start, end: nanoseconds(launch.end) };
+            if calls::is_on_memory(launch.domain, launch.cbid) && (now || self.gaps.iter().any(within)) {
+                unrecorded.push((call, span));
+            }
+            join.launched(launch.correlation, span, call);
         });
         let mut read = Unusable { dropped: lost, ..Unusable::default() };
-        for (span, end) in unrecorded.into_iter().filter(|(span, _)| *span != OUTSIDE_WINDOW) {
-            match span.0 {
-                // Of no interval: lost if it was made in a window.
-                0 => read.strays.push(end),
-                _ => {
-                    read.dropped += 1;
-                    read.dropped_of.push(span);
-                }
-            }
+        // Outside of windows nobody asks for a record.
+        for (call, span) in unrecorded.into_iter().filter(|(_, span)| *span != Some(OUTSIDE_WINDOW)) {
+            read.untimed(Some(call), span);
         }
         for correlation in unfinished {
             let launcher = join.unfinished(correlation);
