@@ -14,7 +14,7 @@ use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
 use candlescope_core::beside_run::REPORT_PAGE;
-use candlescope_core::run::{CANDLE_VERSION, Finding, RunManifest, Severity, env_key, result_key};
+use candlescope_core::run::{CANDLE_VERSION, Finding, INTERRUPTED, RunManifest, Severity, env_key, result_key};
 use candlescope_core::{Perturb, Side};
 use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
@@ -261,7 +261,7 @@ fn keep_data_on_interrupt(scope: &Scope, out: &Path) {
     let installed = ctrlc::set_handler(move || {
         note("");
         note("interrupted: writing what has been recorded");
-        handle.set_result(result_key::ERROR.name(), "interrupted");
+        handle.set_result(result_key::ERROR.name(), INTERRUPTED);
         if let Err(error) = handle.flush(Duration::from_secs(5)) {
             note(&error.to_string());
         }

@@ -251,7 +251,9 @@ pub(crate) fn usual_format(device: &Device) -> &'static str {
 
 fn scenario(args: &RooflineArgs, model: &AskedModel, device: &Device) -> Result<Scenario> {
     let stored = args.dtype.as_deref().or(model.format.as_deref());
-    let weights = Format::named(stored.unwrap_or(usual_format(device)))?;
+    let format = Format::named(stored.unwrap_or(usual_format(device)))?;
+    let bits = model.bits.filter(|_| args.dtype.is_none()).unwrap_or(format.bits);
+    let weights = Format { bits, ..format };
     if args.memory_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
         bail!("--memory-share is not a number above 0 and up to 1");
     }

@@ -5,6 +5,7 @@ use candlescope_core::files::read_text_limited;
 use candlescope_models::ModelConfig;
 use candlescope_models::layers::ggml_dtype_word;
 use candlescope_models::weights::gguf::GgufFile;
+use candlescope_work::devices::Format;
 use candlescope_work::known_models::{UnknownModel, known_model, stored_format};
 use candlescope_work::shape::ModelShape;
 use serde_json::Value;
@@ -18,6 +19,8 @@ pub(crate) struct AskedModel {
     pub(crate) shape: ModelShape,
     /// Name of a format.
     pub(crate) format: Option<String>,
+    /// Bits a weight, where they are not those of the format alone.
+    pub(crate) bits: Option<f64>,
     /// What has to be said about the format.
     pub(crate) note: Option<String>,
 }
@@ -46,7 +49,7 @@ impl AskedModel {
             Ok(shape) => Ok(Self::named(target, shape)),
             // Those that other commands run: `embedded`, or `config:NAME`.
             Err(unknown) => match ModelConfig::named(target.strip_prefix("config:").unwrap_or(target)).ok() {
-                Some(config) => Ok(Self { shape: config.shape(), format: None, note: None }),
+                Some(config) => Ok(Self { shape: config.shape(), format: None, bits: None, note: None }),
                 None => Err(unknown.into()),
             },
         }
@@ -57,6 +60,7 @@ impl AskedModel {
         Self {
             shape,
             format: stored_format(name).map(str::to_string),
+            bits: None,
             note: stored.then(|| {
                 "the name says that weights are in a GGUF file, but not of which type: --dtype q4_k (or q8_0, …) says it, and \
                  `candlescope roofline FILE.gguf` reads it"
@@ -77,7 +81,7 @@ fn of_config(target: &str, file: &Path) -> Result<AskedModel> {
     }
     let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
     let shape = ModelShape::from_config_text(&name, &text).with_context(|| format!("in `{}`", file.display()))?;
-    Ok(AskedModel { format: stored_format(&name).map(str::to_string), shape, note: None })
+    Ok(AskedModel { format: stored_format(&name).map(str::to_string), bits: None, shape, note: None })
 }
 
 /// The program that wrote a result of a load test other than ours; `None` of any other file.
@@ -102,18 +106,27 @@ fn other_generator(text: &str) -> Option<&'static str> {
 /// The header alone is read.
 fn of_gguf(path: &Path) -> Result<AskedModel> {
     let file = GgufFile::open(path)?;
-    let format = file.quantization().0.map(|dtype| ggml_dtype_word(dtype).as_str().to_string());
-    Ok(AskedModel { shape: file.config()?.shape(), format, note: None })
+    let format = file.quantization().0.map(|dtype| ggml_dtype_word(dtype).as_str());
+    let of_format = format.and_then(|name| Format::named(name).ok()).map(|format| format.bits);
+    // Norms are in f32 in every file: they are no other type worth a word.
+    let bits = file.bits().filter(|bits| of_format.is_some_and(|usual| (bits / usual - 1.0).abs() > 0.01));
+    let note = bits.zip(format).map(|(bits, name)| {
+        format!(
+            "tensors of this file are of several types, most of them {name}: every weight is taken to have their average, \
+             {bits:.2} bits (--dtype {name} takes all as {name})"
+        )
+    });
+    Ok(AskedModel { shape: file.config()?.shape(), format: format.map(str::to_string), bits, note })
 }
 
 /// A file that is elsewhere, such as `SmolLM2-135M-Instruct-Q4_K_M`: its name says which model and which type it has.
 fn of_file_name(stem: &str) -> Result<AskedModel, UnknownModel> {
     let lower = stem.to_ascii_lowercase();
-    let parted =
-        lower.rsplit_once(['-', '.']).filter(|(_, last)| candlescope_work::devices::Format::named(last).is_ok());
+    let parted = lower.rsplit_once(['-', '.']).filter(|(_, last)| Format::named(last).is_ok());
     let (model, format) = parted.map_or((lower.as_str(), None), |(model, format)| (model, Some(format.to_string())));
     let shape = known_model(model)?;
-    Ok(AskedModel { format: format.or_else(|| stored_format(model).map(str::to_string)), shape, note: None })
+    let format = format.or_else(|| stored_format(model).map(str::to_string));
+    Ok(AskedModel { shape, format, bits: None, note: None })
 }
 
 #[cfg(test)]

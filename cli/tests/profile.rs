@@ -262,6 +262,9 @@ fn an_interrupt_keeps_what_was_recorded() {
     // The run was closed as the process exited, and says why it ended; everything up to the interrupt can be read.
     let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
     assert_eq!(manifest(&run)["complete"], true);
-    assert!(metrics.to_string().contains("the program ended with an error: interrupted"), "{metrics}");
+    assert!(metrics.to_string().contains("the program was interrupted"), "{metrics}");
+    let findings = manifest(&run)["verdict"]["findings"].clone();
+    let is = |code: &str| findings.as_array().unwrap().iter().any(|f| f["code"] == code);
+    assert!(is("interrupted") && !is("program_failed"), "whoever interrupts made no error: {findings}");
     assert_eq!(manifest(&run)["model"]["name"], "embedded", "what is known of the run is in run.json while it goes on");
 }

@@ -36,9 +36,9 @@ fn devices_make_a_table_with_prices() {
 
 /// The header of a file of which the tensors are never read.
 fn gguf(path: &Path) {
-    let tensor = |rows: usize| {
+    let tensor = |rows: usize, dtype: GgmlDType| {
         let plain = Tensor::zeros((rows, 64), DType::F32, &Device::Cpu).unwrap();
-        QTensor::quantize(&plain, GgmlDType::Q4_1).unwrap()
+        QTensor::quantize(&plain, dtype).unwrap()
     };
     let text = |text: &str| Value::String(text.to_string());
     let metadata = [
@@ -52,8 +52,10 @@ fn gguf(path: &Path) {
         ("llama.context_length", Value::U32(256)),
     ];
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
-    let table = tensor(96);
-    write(&mut fs::File::create(path).unwrap(), &metadata, &[("token_embd.weight", &table)]).unwrap();
+    // 6,144 values of 5 bits and 2,048 of 8.5: 5.875 on average.
+    let (table, other) = (tensor(96, GgmlDType::Q4_1), tensor(32, GgmlDType::Q8_0));
+    let tensors = [("token_embd.weight", &table), ("blk.0.attn_k.weight", &other)];
+    write(&mut fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
 }
 
 #[test]
@@ -66,8 +68,13 @@ fn a_model_in_a_file_is_known_by_its_header() {
     let sizes = ["vocab", "hidden", "layers", "heads", "kv_heads", "head_dim"].map(|key| model[key].as_u64().unwrap());
     assert_eq!(sizes, [96, 64, 2, 4, 2, 16]);
     assert_eq!(model["tied"], true);
-    assert_eq!(told["scenario"]["weights"]["name"], "q4_1");
+    let weights = &told["scenario"]["weights"];
+    assert_eq!((weights["name"].as_str(), weights["bits"].as_f64()), (Some("q4_1"), Some(5.875)));
     assert!(told["warnings"][0].as_str().unwrap().contains("256"), "a prompt of 512 is beyond its context");
+    let said = told["warnings"].as_array().unwrap().iter().any(|w| w.as_str().unwrap().contains("5.88 bits"));
+    assert!(said, "several types: {told}");
+    let one = json(&ok(&["roofline", file.to_str().unwrap(), "--gpu", "L4", "--dtype", "q4_1", "--json"]));
+    assert_eq!(one["scenario"]["weights"]["bits"], 5.0);
     // One that is elsewhere, as a server names it.
     let named = json(&ok(&["roofline", "/models/SmolLM2-135M-Instruct-Q4_K_M.gguf", "--gpu", "L4", "--json"]));
     assert_eq!(named["model"]["name"], "smollm2-135m");

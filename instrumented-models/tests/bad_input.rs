@@ -43,7 +43,7 @@ fn truncated_gguf() {
     std::fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
     let message = refuse(&path);
     assert_says(&message, &["model.gguf is truncated: tensor `", "download or copy it again"]);
-    assert_says(&message, &[&format!("the file has {} bytes", whole.len() - 1000)]);
+    assert_says(&message, &[&format!("this one has {};", whole.len() - 1000)]);
     // Within the header, at every length: never a panic, always the file's name.
     for length in (0..600).step_by(7) {
         std::fs::write(&path, &whole[..length]).unwrap();

@@ -39,7 +39,7 @@ pub use gpu_account::{CrossCheck, DeviceAnchor, GpuAccount, GpuDeviceAccount, Ke
 #[doc(hidden)]
 pub use judge::judge;
 #[doc(hidden)]
-pub use keys::{env_key, model_key, option_key, result_key};
+pub use keys::{INTERRUPTED, env_key, model_key, option_key, result_key};
 #[doc(hidden)]
 pub use loaded_model::LoadedModel;
 #[doc(hidden)]

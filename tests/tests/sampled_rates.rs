@@ -2,6 +2,7 @@
 //! and leave, one long step; in the report and in `/metrics`. And how many requests have a first token.
 #![allow(missing_docs, reason = "a test")]
 
+use candlescope::sdk::StepAction;
 use candlescope::{Annotation, Schedule, annotate, llm};
 use candlescope_core::stretches::{Stretch, length, merged};
 use candlescope_figures::Analysis;
@@ -175,6 +176,45 @@ fn rows_of_one_step() {
 fn steps_left_plain() {
     let workers = [worker(0, 4_000, 8_000, false), worker(500, 4_000, 8_000, false)];
     assert_right("probe", record(None, Some(5), &workers));
+}
+
+/// Steps of many small intervals, of which recording takes a part that can be seen: the report says of recorded steps by
+/// how much they are longer, as the program's own clock has it.
+#[test]
+fn recorded_steps_are_longer() {
+    const STEPS: u64 = 4_000;
+    let schedule = schedule(10, 50);
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let (layer, scope) = candlescope::builder().parquet(&run).schedule(schedule).layer().expect("starts");
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let mut own: [Vec<f64>; 2] = Default::default();
+    tracing::dispatcher::with_default(&dispatch, || {
+        for n in 0..STEPS {
+            let begin = Instant::now();
+            {
+                let _step = llm::decode(llm::Tokens::new(1).context(5));
+                for _ in 0..300 {
+                    let _part = tracing::info_span!(target: "candle_nn", "part").entered();
+                }
+                let work = Instant::now();
+                while work.elapsed() < Duration::from_micros(20) {}
+            }
+            own[usize::from(schedule.action(n) == StepAction::Record)].push(begin.elapsed().as_nanos() as f64);
+        }
+    });
+    scope.finish().expect("was on");
+    let analysis = Analysis::of(&Run::open(&run).expect("opens"));
+    let decode = analysis.phases.rows.iter().find(|row| row.name == "decode").expect("a row");
+    let longer = decode.rate_errors.and_then(|errors| errors.longer).expect("pairs");
+    let [plain, recorded] = own.map(|times| candlescope_figures::stats::percentile_of(&times, 0.5).expect("steps"));
+    let truth = recorded / plain - 1.0;
+    println!("{longer:?}, {truth} by the program");
+    assert!((70..=80).contains(&longer.pairs), "{longer:?}");
+    assert!(truth > 0.02 && longer.interval.0 > 0.0, "recording 300 intervals takes time: {longer:?}, {truth}");
+    let (low, high) = longer.interval;
+    let around = (high - low).max(0.1 * truth);
+    assert!((low - around..=high + around).contains(&truth), "{longer:?}, the program's own clock says {truth}");
 }
 
 /// Without steps left out nothing is estimated.

@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::{
     Device, Energy, Gpu, GraphShapes, HostTime, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator,
-    Phases, Price, Sampling, Shares, StepSeries, Tokens, Tree, Warmup,
+    PhaseRow, Phases, Price, Sampling, Shares, StepSeries, ThreadTimes, Tokens, Tree, Warmup,
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
@@ -94,6 +94,11 @@ impl Analysis {
     /// All such findings.
     pub fn disturbances(&self) -> impl Iterator<Item = &Finding> {
         self.verdict.findings.iter().filter(|finding| DISTURBED.contains(&finding.code))
+    }
+
+    /// What the steps' own threads did, of those that `row` counts; `None` if no interval of their name is known.
+    pub fn threads_of(&self, row: &PhaseRow) -> Option<ThreadTimes> {
+        self.intervals.paths.iter().find(|path| path.rollup == row.name).map(|path| path.threads)
     }
 
     /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on

@@ -19,6 +19,9 @@ pub struct CoveredTime {
     each_unrecorded: BTreeMap<String, Vec<Stretch>>,
     /// The same of all of them.
     any_unrecorded: Vec<Stretch>,
+    /// What steps without a record are counted with, and how long they took, by the number of the step before them;
+    /// without warm-up.
+    right_after: BTreeMap<u64, (String, u64)>,
     /// [`Warmup::left_out`](super::Warmup::left_out).
     warmup: Vec<Stretch>,
 }
@@ -53,11 +56,16 @@ impl CoveredTime {
         };
         let rows = stretches::rows(&times, &others().map(time).collect::<Vec<_>>(), begun);
         let (mut each, mut warm): (BTreeMap<String, Vec<Stretch>>, Vec<Stretch>) = Default::default();
+        let mut right_after = BTreeMap::new();
         for other in others() {
             let stretch = (other.host_start.0, other.host_end().0);
-            match other.request.is_some_and(|request| warmup.contains(&request)) {
-                true => warm.push(stretch),
-                false => each.entry(other.group().to_string()).or_default().push(stretch),
+            if other.request.is_some_and(|request| warmup.contains(&request)) {
+                warm.push(stretch);
+                continue;
+            }
+            each.entry(other.group().to_string()).or_default().push(stretch);
+            if let Some(before) = other.step.checked_sub(1) {
+                right_after.insert(before, (other.group().to_string(), other.host_dur_ns));
             }
         }
         Self {
@@ -66,6 +74,7 @@ impl CoveredTime {
             unrecorded: each.iter().map(|(group, list)| (group.clone(), merged(list.iter().copied()))).collect(),
             any_unrecorded: merged(each.values().flatten().chain(&warm).copied()),
             each_unrecorded: each,
+            right_after,
             warmup: merged(warm),
         }
     }
@@ -118,6 +127,11 @@ impl CoveredTime {
             Some(others) => self.counted(merged(windows.into_iter().chain(others.iter().copied()))),
             None => self.counted(windows),
         }
+    }
+
+    /// How long the step took that began right after `step`, if it has no record and is of `group`, too.
+    pub fn right_after(&self, group: &str, step: u64) -> Option<u64> {
+        self.right_after.get(&step).filter(|(other, _)| other == group).map(|(_, ns)| *ns)
     }
 
     /// Sum of the times of `steps`, of `group`, in the time in which rates are taken, and of steps of the group that

@@ -99,7 +99,7 @@ pub use operators::{Operator, OperatorGpu};
 pub use path_totals::{Intervals, MostOfStep, PathTotals, ThreadTimes};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use price::{PRICE_PER_HOUR, Price};
-pub use rates::RateErrors;
+pub use rates::{RateErrors, RecordedLonger};
 pub use recording_overhead::{AvailableCpu, Background};
 pub use request_account::{NoRequest, RequestAccount};
 pub use request_parts::{RequestParts, SlowStep};

@@ -193,7 +193,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
         intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
         tokens_per_s: rate(tokens, tokens_of).map(|rate| rate * 1e9),
-        rate_errors: RateErrors::of(covered, &open, steps, &parts, tokens_of),
+        rate_errors: RateErrors::of(covered, name, &open, steps, &parts, tokens_of),
         work,
         gflops: rate(work.flops, |s| s.work.flops),
         gflops_executed: rate(work.flops_executed, |s| s.work.flops_executed),

@@ -7,7 +7,7 @@
 //! are windows. Windows lie far apart, so they count as independent.
 
 use super::covered::{CoveredTime, Part};
-use super::stats::two_sided_quantile;
+use super::stats::{Distribution, two_sided_quantile};
 use super::step_rows::StepRow;
 use candlescope_schema::stretches::Stretch;
 
@@ -30,14 +30,38 @@ pub struct RateErrors {
     pub bytes: Option<f64>,
     /// Of bytes/s with activations.
     pub io_bytes: Option<f64>,
+    /// By how much longer the recorded steps took, which none of the intervals holds.
+    pub longer: Option<RecordedLonger>,
+}
+
+/// How much longer recorded steps take than steps without a record, from the last step of each row and the one right
+/// after it, of the same kind: these differ in nothing but that. Rates are those of recorded steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RecordedLonger {
+    /// Pairs of steps.
+    pub pairs: usize,
+    /// Median of the pairs' shares by which the recorded step took longer; negative if it was the shorter one.
+    pub share: f64,
+    /// 95 % interval of the median.
+    pub interval: (f64, f64),
+}
+
+impl RecordedLonger {
+    /// From `pairs` of times, recorded and not; `None` for too few of them for an interval.
+    fn of(pairs: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
+        let shares = pairs.filter(|(_, plain)| *plain > 0).map(|(own, plain)| own as f64 / plain as f64 - 1.0);
+        let spread = Distribution::of(shares.collect())?;
+        Some(Self { pairs: spread.n, share: spread.median, interval: spread.median_ci95? })
+    }
 }
 
 impl RateErrors {
-    /// The errors for `steps`, which were open during `open` (only the time that counts, ordered and disjoint) and have
+    /// The errors for `steps`, of `group`, which were open during `open` (only the time that counts, ordered and disjoint) and have
     /// `parts` in windows; `tokens` gives the tokens that count. `None` if all steps have a record, so that nothing is
     /// estimated.
     pub fn of(
         covered: &CoveredTime,
+        group: &str,
         open: &[Stretch],
         steps: &[&StepRow],
         parts: &[Vec<Part>],
@@ -71,6 +95,9 @@ impl RateErrors {
             flops_executed: error(|s| s.work.flops_executed),
             bytes: error(|s| s.work.bytes),
             io_bytes: error(|s| s.work.io_bytes),
+            longer: RecordedLonger::of(
+                steps.iter().filter_map(|step| Some((step.dur_ns, covered.right_after(group, step.step)?))),
+            ),
         })
     }
 }
@@ -103,6 +130,18 @@ mod tests {
         let mixed: Vec<(f64, f64)> = (0..8).map(|n| (if n % 2 == 0 { 1.0 } else { 3.0 }, 1.0)).collect();
         let error = relative_error(mixed).expect("an interval");
         assert!((error - 2.365 / 7f64.sqrt() / 2.0).abs() < 2e-3, "{error}");
+    }
+
+    /// A recorded step takes a tenth longer than the one after it, whatever the two of them take.
+    #[test]
+    fn recorded_steps_beside_the_ones_after_them() {
+        let pairs = |n: u64| (1..=n).map(|i| (1_100 * i, 1_000 * i)).chain([(5, 0)]);
+        let longer = RecordedLonger::of(pairs(8)).expect("an interval");
+        assert_eq!(longer.pairs, 8, "a step without a time says nothing");
+        for share in [longer.share, longer.interval.0, longer.interval.1] {
+            assert!((share - 0.1).abs() < 1e-9, "{longer:?}");
+        }
+        assert_eq!(RecordedLonger::of(pairs(5)), None);
     }
 
     /// Windows of ten steps each, whose time varies by a third from window to window and by a tenth within: the true

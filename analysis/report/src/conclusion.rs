@@ -6,7 +6,7 @@ use super::plain_paths::part;
 use candlescope_document::text::{capital, code};
 use candlescope_figures::advice::AdviceCode;
 use candlescope_figures::busy::LAUNCH_BOUND;
-use candlescope_figures::{Analysis, ChosenDevice};
+use candlescope_figures::{Analysis, ChosenDevice, ThreadTimes};
 use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
@@ -83,11 +83,28 @@ pub fn verdict_line(analysis: &Analysis) -> String {
             let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
             format!("the data are whole, but {busy}{rest}")
         }
-        (0, 0, None) => "the data can be trusted".to_string(),
-        (0, n, None) => format!("the data can be trusted, with {}", plural(n, "warning")),
+        (0, n, None) => {
+            let waited = waited_for_a_processor(analysis)
+                .map(|share| format!(", but steps waited for a processor for {} of their time", percent(share)));
+            let rest = if n > 0 { format!(", with {}", plural(n, "warning")) } else { String::new() };
+            format!("the data can be trusted{}{rest}", waited.unwrap_or_default())
+        }
         (n, 0, _) => format!("the data cannot be trusted: {}", plural(n, "error")),
         (n, m, _) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
     }
+}
+
+/// From this share of the steps' time on, having waited for a processor belongs to the verdict.
+const WAITED: f64 = 0.05;
+
+/// The share of their time for which steps were ready to run and another thread had their processor, if it is large: a run
+/// may be over before samples of the machine tell of other programs.
+fn waited_for_a_processor(analysis: &Analysis) -> Option<f64> {
+    let steps = analysis.phases.rows.iter().filter(|row| row.inside.is_none());
+    let times: Vec<_> = steps.filter_map(|row| analysis.threads_of(row)).collect();
+    let sum = |part: fn(&ThreadTimes) -> u64| times.iter().map(|times| part(times) as f64).sum::<f64>();
+    let known = sum(|times| times.known_ns);
+    Some(sum(|times| times.preempted_ns) / known).filter(|share| *share >= WAITED)
 }
 
 /// How fast: tokens per second if there are requests, else the duration of the steps that take most of the time.

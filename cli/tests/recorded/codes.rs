@@ -86,6 +86,7 @@ const VERDICT_IN_TESTS: &[InTest] = &[
     ("layer_added_twice", REGISTRIES, "a_layer_that_is_cloned_records_what_its_first_registry_sees"),
     ("prompts_hold_up", "cli/tests/continuous.rs", "prompts_pass_in_pieces_and_who_waits_for_them_is_told"),
     ("program_failed", SESSIONS, "a_program_that_failed_is_not_ok"),
+    ("interrupted", "cli/tests/profile.rs", "an_interrupt_keeps_what_was_recorded"),
     ("forked_process", "sdk/core/tests/fork.rs", "a_forked_child_leaves_the_session_to_its_parent_at_once"),
     ("modules_unnamed", MODULES, "spans_that_own_nothing"),
     ("weights_unowned", MODULES, "weights_that_no_span_stands_for"),

@@ -105,6 +105,13 @@ impl GgufFile {
         (by_type.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype), total)
     }
 
+    /// Bits of a value, scales included, on average over all tensors: a file mixes types, such as 8 bits for the head beside 4.
+    /// `None` without tensors.
+    pub fn bits(&self) -> Option<f64> {
+        let values: usize = self.content.tensor_infos.values().map(|info| info.shape.elem_count()).sum();
+        (values > 0).then(|| self.quantization().1 as f64 * 8.0 / values as f64)
+    }
+
     /// The configuration that the metadata describes.
     pub fn config(&self) -> Result<ModelConfig, WeightError> {
         let name = self.path.file_stem().and_then(|s| s.to_str()).unwrap_or("model");

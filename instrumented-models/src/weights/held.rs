@@ -1,6 +1,6 @@
 //! Weights kept in memory, from which the same model is made in several forms: wider, narrower, quantised.
 
-use super::{WeightError, WeightSource, tensor_error};
+use super::{WeightError, WeightSource, tensor_error, threads_for};
 use crate::causal_lm::Inspect;
 use crate::config::ModelConfig;
 use crate::gpt2::Gpt2;
@@ -176,11 +176,41 @@ pub(super) fn quantise(name: &str, tensor: &Tensor, dtype: GgmlDType, device: &D
 /// # Errors
 /// candle's, when the number of values is no multiple of the type's blocks, or memory ends.
 pub fn quantize_onto(tensor: &Tensor, dtype: GgmlDType, device: &Device) -> candle_core::Result<QTensor> {
-    let made = QTensor::quantize(&tensor.to_device(&Device::Cpu)?, dtype)?;
+    let host = tensor.to_device(&Device::Cpu)?;
+    let rows = host.dim(0).unwrap_or(1);
+    let is_whole_rows = host.elem_count().checked_div(rows).is_some_and(|row| row.is_multiple_of(dtype.block_size()));
+    let threads = threads_for(host.elem_count()).min(rows);
+    if is_whole_rows && threads >= WORTH_A_COPY {
+        let bytes = quantized_bytes(&host, dtype, rows.div_ceil(threads))?;
+        return QTensor::new(QStorage::from_data(bytes.into(), device, dtype)?, host.shape().clone());
+    }
+    let made = QTensor::quantize(&host, dtype)?;
     match device.is_cpu() {
         true => Ok(made),
         false => QTensor::new(QStorage::from_data(made.data()?, device, dtype)?, made.shape().clone()),
     }
+}
+
+/// From so many threads on they gain more than it costs that each copies its part: two take as long as one.
+const WORTH_A_COPY: usize = 4;
+
+/// The blocks of a tensor, quantised by a thread for so many `rows` at a time: blocks do not know of each other.
+fn quantized_bytes(host: &Tensor, dtype: GgmlDType, rows: usize) -> candle_core::Result<Vec<u8>> {
+    let all = host.dim(0)?;
+    let part = |from: usize| {
+        // candle looks at the whole memory behind a tensor, so that a part needs its own.
+        let part = host.narrow(0, from, rows.min(all - from))?.to_dtype(DType::F32)?.force_contiguous()?;
+        Ok::<_, candle_core::Error>(QTensor::quantize(&part, dtype)?.data()?.into_owned())
+    };
+    let part = &part;
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..all).step_by(rows).map(|from| scope.spawn(move || part(from))).collect();
+        let mut bytes = Vec::new();
+        for part in parts {
+            bytes.extend(part.join().map_err(|_| candle_core::Error::Msg("a thread that quantised panicked".into()))??);
+        }
+        Ok(bytes)
+    })
 }
 
 /// Held weights as a source, in a form.
@@ -286,5 +316,28 @@ impl WeightSource for HoldingSource<'_> {
         let factors = self.source.rope_factors()?;
         self.held.rope_factors.clone_from(&factors);
         Ok(factors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_tensor_are_quantised_as_the_whole_is() {
+        let values: Vec<f32> = (0..7 * 512).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect();
+        let host = Tensor::from_vec(values, (7, 512), &Device::Cpu).unwrap();
+        for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_1, GgmlDType::Q4K] {
+            for host in [host.clone(), host.to_dtype(DType::BF16).unwrap()] {
+                let whole = QTensor::quantize(&host, dtype).unwrap();
+                for rows in [1, 3, 7] {
+                    assert_eq!(
+                        *quantized_bytes(&host, dtype, rows).unwrap(),
+                        *whole.data().unwrap(),
+                        "{dtype:?}, {rows}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -22,8 +22,18 @@ pub(crate) use held::HoldingSource;
 pub use held::{Form, HeldModel, HeldWeights, quantize_onto};
 #[doc(hidden)]
 pub use prefixed::WithoutPrefix;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Values that one thread makes before another is worth starting.
+const A_THREAD: usize = 1 << 20;
+
+/// How many threads make `count` values: weights of a model of eight billion take one thread two minutes. They are threads
+/// of their own, since loading is over before any pool computes, whose size is the user's.
+fn threads_for(count: usize) -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(count / A_THREAD)
+}
 
 /// Why weights could not be loaded. A message includes that of its cause, which is therefore not a `source()`: a
 /// printed chain would contain it twice.
@@ -45,7 +55,7 @@ pub enum WeightError {
     },
     /// The file ends before its contents do.
     #[error(
-        "{path} is truncated: {what} ends at byte {needed}, the file has {actual} bytes; download or copy it again",
+        "{path} is truncated: {what} needs a file of {needed} bytes at least, this one has {actual}; download or copy it again",
         path = path.display()
     )]
     Truncated {

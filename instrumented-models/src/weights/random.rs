@@ -1,6 +1,6 @@
 //! Seeded random weights, for models of a real shape without a download.
 
-use super::{WeightError, WeightSource};
+use super::{WeightError, WeightSource, threads_for};
 use crate::config::{EMBEDDED, ModelConfig};
 use candle_core::{DType, Device, Tensor};
 use candlescope_core::splitmix::next;
@@ -39,11 +39,7 @@ impl RandomWeights {
         let stream = next(self.seed ^ next(self.index));
         let (low, high) = (mean - half_width, mean + half_width);
         let tensor = if self.device.is_cpu() {
-            let count: usize = shape.iter().product();
-            let step = (high - low) / (1u32 << 24) as f32;
-            let values: Vec<f32> =
-                (0..count as u64).map(|i| low + step * (next(stream.wrapping_add(i)) >> 40) as f32).collect();
-            Tensor::from_vec(values, shape, &self.device)?
+            Tensor::from_vec(drawn(stream, shape.iter().product(), low, high), shape, &self.device)?
         } else {
             self.device.set_seed(stream)?;
             Tensor::rand(low, high, shape, &self.device)?
@@ -71,6 +67,30 @@ impl RandomWeights {
             _ => self.uniform(shape, 1., 0.1),
         }
     }
+}
+
+/// So many values of a stream. Each follows from its place alone, so any number of threads makes the same.
+fn drawn(stream: u64, count: usize, low: f32, high: f32) -> Vec<f32> {
+    let step = (high - low) / (1u32 << 24) as f32;
+    let fill = |from: usize, values: &mut [f32]| {
+        for (value, i) in values.iter_mut().zip(from as u64..) {
+            *value = low + step * (next(stream.wrapping_add(i)) >> 40) as f32;
+        }
+    };
+    let mut values = vec![0.0; count];
+    let threads = threads_for(count);
+    if threads < 2 {
+        fill(0, &mut values);
+        return values;
+    }
+    let part = count.div_ceil(threads);
+    std::thread::scope(|scope| {
+        for (nth, values) in values.chunks_mut(part).enumerate() {
+            let fill = &fill;
+            scope.spawn(move || fill(nth * part, values));
+        }
+    });
+    values
 }
 
 /// Makes the embedded model write only printable ASCII, so that its output can be shown: all other rows of the head
@@ -120,6 +140,15 @@ mod tests {
         assert!((variance * 100. - 1.).abs() < 0.03, "{variance}");
         let norm = values(1, "norm.weight", &[64]);
         assert!(norm.iter().all(|x| (0.9..=1.1).contains(x)));
+    }
+
+    #[test]
+    fn any_number_of_threads_makes_the_same() {
+        let count = (3 << 20) + 7;
+        let step = 2.0 / (1u32 << 24) as f32;
+        let alone = (0..count as u64).map(|i| -1.0 + step * (next(9u64.wrapping_add(i)) >> 40) as f32);
+        assert!(drawn(9, count, -1.0, 1.0).into_iter().eq(alone));
+        assert!(drawn(9, 0, -1.0, 1.0).is_empty());
     }
 
     #[test]

@@ -81,6 +81,18 @@ fn batching_pays_until_it_gains_less_than_a_tenth() {
     assert!(still.text.starts_with("Not up to 2"), "{}", still.text);
 }
 
+/// Starts that differ: the factor is that within each of them, and says so beside medians of all, which are 4 to 1.
+#[test]
+fn a_factor_within_starts_says_so() {
+    let in_start = |process: u32, batch: u64, tps: f64| Sample { process, ..throughput(batch, tps, 10.0) };
+    let starts = [(100.0, 200.0), (1000.0, 1100.0), (120.0, 480.0)];
+    let samples = (0..).zip(starts).flat_map(|(n, (one, four))| [in_start(n, 1, one), in_start(n, 4, four)]);
+    assert_eq!(
+        lines(&summarised(samples.collect(), vec![])).last().map(String::as_str),
+        Some("Batch size 4: Throughput = 480 tokens/sec (2.0x within process starts)")
+    );
+}
+
 #[test]
 fn a_pause_is_no_end() {
     // 9.5 % for each doubling up to 4, and then 1.9 and 3.2 times those of 1.

@@ -151,6 +151,9 @@ codes! {
         PhasesUnmarked = "phases_unmarked", Info, "Mark forward passes: `llm::prefill`, `llm::decode`, `llm::encode`.";
         /// The program reported an error or panicked.
         ProgramFailed = "program_failed", Error, "Fix the error and run again; figures cover what ran until then.";
+        /// The program was interrupted, as by Ctrl-C.
+        Interrupted = "interrupted", Warning,
+            "Nothing, if you wanted that: figures cover what ran until then. For all of it let the program end by itself.";
         /// The process was forked from the one that records.
         ForkedProcess = "forked_process", Error,
             "Nothing: the run is the parent's. To record the child, start a session of its own after the fork.";

@@ -1,6 +1,6 @@
 //! Findings that follow from the manifest alone: one set of rules, for the end of a run and for its readers.
 
-use super::{Code, Finding, LossCounts, RunManifest, Severity, StepCounts, option_key, result_key};
+use super::{Code, Finding, INTERRUPTED, LossCounts, RunManifest, Severity, StepCounts, option_key, result_key};
 use crate::record::RecordKind;
 
 /// The findings about a run of which only the manifest is known, because it was killed or an old release wrote it.
@@ -78,15 +78,21 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     for exporter in &manifest.exporters {
         super::judge_exporters::findings(exporter, manifest, &mut found);
     }
-    if let Some(error) = result_key::ERROR.of(&manifest.results) {
-        found.push(
+    match result_key::ERROR.of(&manifest.results) {
+        None => {}
+        Some(how) if how == INTERRUPTED => found.push(Finding::new(
+            Code::Interrupted,
+            "the program was interrupted",
+            "the figures are of what it did until then; for all of it let the program end by itself",
+        )),
+        Some(error) => found.push(
             Finding::new(
                 Code::ProgramFailed,
                 "the program ended with an error: {error}",
                 "the figures are of what it did until then; put the error right and run it again",
             )
             .text("error", error),
-        );
+        ),
     }
     found
 }

@@ -326,6 +326,9 @@ keys! {
     }
 }
 
+/// What [`result_key::ERROR`] says of a program that somebody ended: no error of its own.
+pub const INTERRUPTED: &str = "interrupted";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -129,16 +129,26 @@ fn times(comparison: &Comparison) -> Section {
         cells[0] = title;
         cells
     };
-    let pairs = comparison.step.iter().chain(&comparison.figures).filter_map(|change| change.estimate.as_ref());
-    let mut note = "The step decides; each other row is judged by itself.".to_string();
-    if pairs.map(|estimate| estimate.basis).any(|basis| basis == Basis::Pairs) {
-        note.push_str(
-            " A and B are medians of all runs; the change is that within pairs of runs, and need not be their quotient.",
-        );
-    }
+    let estimates = comparison.step.iter().chain(&comparison.figures).filter_map(|change| change.estimate.as_ref());
+    let change = estimates.map(|estimate| change_of(estimate.basis)).find(|text| !text.is_empty()).unwrap_or_default();
+    let note = format!("The step decides; each other row is judged by itself.{change}");
     let rows = comparison.step.iter().chain(&comparison.figures).map(row).collect();
     let head = ["figure", "A", "B", "change", "interval", "A/A floor", "outcome"];
     section("times", "Times, memory, energy, quality", note, Table::of_texts(&head, rows))
+}
+
+/// What a change is of, where it need not be the quotient of the figures beside it.
+fn change_of(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Pairs => {
+            " A and B are medians of all runs; the change is that within pairs of runs, and need not be their quotient."
+        }
+        Basis::Runs => {
+            " A and B are medians of all runs; the change is between the means of both sides, from which a steady drift is \
+             taken, and need not be their quotient."
+        }
+        Basis::Days | Basis::Windows | Basis::Parts => "",
+    }
 }
 
 /// A figure's row, its name yet to be set.

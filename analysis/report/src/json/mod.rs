@@ -233,6 +233,12 @@ fn phases(analysis: &Analysis) -> Value {
                 "gflops_executed": e.flops_executed,
                 "gbytes": e.bytes,
                 "io_gbytes": e.io_bytes,
+                "recorded_longer": e.longer.map(|longer| json!({
+                    "pairs": longer.pairs,
+                    "share": longer.share,
+                    "low": longer.interval.0,
+                    "high": longer.interval.1,
+                })),
             })),
             "flops": row.work.flops,
             "flops_executed": row.work.flops_executed,

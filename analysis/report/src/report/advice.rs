@@ -38,7 +38,10 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
          Ranked by what the whole run gains; a bar shows that, and its whole width is the time of all steps of the run. Gains \
          do not add up.",
     )
-    .brief("gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable")
+    .brief(
+        "gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable; gains do not add up, those of one \
+         phase are of the same time",
+    )
     .with_in(Forms::FILES, Block::Text(nothing));
     for row in found.iter().take(MOST[0]) {
         let said = format!("{} of {}: {}", row.gain, code(&row.advice.place.phase), row.words.message);

@@ -85,7 +85,7 @@ fn knows_threads(analysis: &Analysis) -> bool {
 
 /// What the steps' own threads did: on a CPU, preempted, blocked, and the pages that the system provided.
 fn thread_cells(analysis: &Analysis, row: &PhaseRow) -> [Cell; 4] {
-    let of = analysis.intervals.paths.iter().find(|path| path.rollup == row.name).map(|path| path.threads);
+    let of = analysis.threads_of(row);
     let share = |part: fn(ThreadTimes) -> u64| maybe(of.and_then(|threads| threads.share(part(threads))), percent);
     [
         share(|threads| threads.cpu_ns),
@@ -134,9 +134,28 @@ fn errors(analysis: &Analysis) -> Option<String> {
     let windows = told.filter(|e| e.tokens.or(e.flops).or(e.io_bytes).is_some()).map(|errors| errors.windows).max()?;
     Some(format!(
         " Rates are estimates over {} in which every step was recorded: ± is half of the 95 % interval, from the variation \
-         between windows.",
-        plural(windows, "window")
+         between windows.{}",
+        plural(windows, "window"),
+        recorded_longer(analysis).unwrap_or_default()
     ))
+}
+
+/// How much longer recorded steps take than the others, whose rates are higher by that.
+fn recorded_longer(analysis: &Analysis) -> Option<String> {
+    let told = analysis.phases.rows.iter().filter_map(|row| {
+        let longer = row.rate_errors?.longer?;
+        let share = |share: f64| format!("{:+.1} %", share * 100.0);
+        let (low, high) = (share(longer.interval.0), share(longer.interval.1));
+        let (pairs, name) = (plural(longer.pairs as u64, "pair"), &row.name);
+        Some(format!("`{}` {} ({low} to {high}, {pairs})", printable(name), share(longer.share)))
+    });
+    let list = told.collect::<Vec<_>>().join(", ");
+    (!list.is_empty()).then(|| {
+        format!(
+            " They are the rates of recorded steps, and these took longer than the steps right after them, which have no \
+             record, by: {list}."
+        )
+    })
 }
 
 /// How the time divides. Steps of several threads overlap: it divides the sum of their times, idle time included.

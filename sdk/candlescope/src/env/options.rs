@@ -140,7 +140,7 @@ options! {
             to: |b, on, _| b.nvtx(on),
         }
         /// Sample the call stacks of every thread that computes, HZ times a second of its CPU time, and record when threads
-        /// wait or lose their CPU. Linux.
+        /// wait or lose their CPU; `off` samples none. Linux.
         stacks: Option<StackSampling> {
             form: "stacks=HZ" | "stacks" | "stacks=perf:HZ" | "stacks=off",
             also: "`stacks` alone: 499 times; `perf:` or `signals:` before the number: by this source",

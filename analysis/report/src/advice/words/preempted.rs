@@ -17,6 +17,11 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
             Some(_) => format!(
                 "End the other programs, or give the program processors of its own (`taskset`), and record `{phase}` again"
             ),
+            // A product is not shared: other threads of the program, or of other programs, had it.
+            None if it.advice.figure("threads") == Some(1.0) => format!(
+                "Find out which threads ran meanwhile (`top -H`): let the program start fewer of its own, or give `{phase}` \
+                 processors of its own (`taskset`)"
+            ),
             None => format!(
                 "Start fewer threads than there are processors (`candlescope tune threads`), so that those of `{phase}` keep theirs"
             ),
