@@ -12,7 +12,8 @@ use candlescope::env::VARIABLE;
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::injected::{
-    CHILDREN, CLAIM, CUDA_LIBRARY, MODEL, NSIGHT_COMPUTE, NVTX_LIBRARY, SESSION, STEPS, WINDOWS, WORK, Windows, Work,
+    CHILDREN, CLAIM, CUDA_LIBRARY, MODEL, NSIGHT_COMPUTE, NVTX_LIBRARY, PROGRAM_STEP, SESSION, STEPS, WINDOWS, WORK,
+    Windows, Work,
 };
 use candlescope_core::run::keys::Key;
 use candlescope_core::run::{Code, MANIFEST_FILE, RunManifest, env_key};
@@ -30,7 +31,7 @@ Examples:
   candlescope record --out runs/torch -- python generate.py
       all kernels, tied to the program's NVTX ranges where it makes some
   candlescope record --cupti 20/60s --budget 1% --out runs/server -- ./server
-      kernels of 20 steps each minute, for programs that run long
+      kernels of 20 steps each minute, for programs that run long; --budget leaves out ranges, where the program makes some
   candlescope record --step-range '^(prefill|decode)' --out runs/server -- ./server
       steps are the ranges that match
   candlescope record --model-config model/config.json --work batch=1,prompt=64,dtype=bf16 --out runs/torch -- python generate.py
@@ -347,7 +348,11 @@ fn tell(run: &Path) {
                 }
                 _ => "",
             };
-            let told = opened.manifest().map(told_apart).unwrap_or_default();
+            let mut told = opened.manifest().map(told_apart).unwrap_or_default();
+            if told.is_empty() && is_one_program(opened) {
+                told = " (the program as it is: it makes no ranges and fetches no results, so that nothing tells its steps apart)"
+                    .to_string();
+            }
             let why = opened.manifest().filter(|_| kernels == 0).and_then(without_kernels).unwrap_or_default();
             format!("{steps} steps{told}, {spans} intervals, {kernels} kernels{why}{rest}{hint}")
         }
@@ -355,6 +360,12 @@ fn tell(run: &Path) {
     };
     note(&format!("wrote {}: {text}; candlescope report {}", run.display(), run.display()));
     opened.ok().as_ref().and_then(Run::manifest).map(reported).unwrap_or_default().iter().for_each(|text| note(text));
+}
+
+/// Whether all steps are what stands for a program outside of ranges. Of steps that are ranges, the first one says no.
+fn is_one_program(run: &Run) -> bool {
+    let mut steps = run.table(RecordKind::Step).flat_map(|batch| batch.steps).peekable();
+    steps.peek().is_some() && steps.all(|step| step.path.path == PROGRAM_STEP)
 }
 
 /// What the library reported of a run that its verdict does not say, a line each.

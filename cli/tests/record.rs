@@ -304,8 +304,14 @@ fn a_program_without_ranges_is_one_step_and_one_without_cuda_is_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let program = program.to_str().unwrap();
     let run = dir.path().join("cuda");
-    assert_eq!(record(&run, &["--no-nvtx"], &[program, "both", "return", "20"]).status.code(), Some(5));
+    let output = record(&run, &["--no-nvtx"], &[program, "both", "return", "20"]);
+    assert_eq!(output.status.code(), Some(5));
     assert_eq!(paths(&run), [("program".to_string(), 1)]);
+    let err = text(&output.stderr);
+    assert!(err.contains("1 steps (the program as it is: it makes no ranges and fetches no results"), "{err}");
+    let other = tempfile::tempdir().unwrap();
+    let err = text(&record(&other.path().join("ranges"), &[], &[program, "both", "return", "20"]).stderr);
+    assert!(!err.contains("the program as it is"), "its ranges are its steps: {err}");
 
     let nothing = dir.path().join("nothing");
     let output = record(&nothing, &[], &[program, "nothing", "exit"]);
