@@ -147,8 +147,8 @@ fn can_record_kernels() -> bool {
     false
 }
 
-/// The windows of kernels of a run on a GPU that is asked for nothing about GPU time. Opening and closing one takes some
-/// 40 ms, less than a hundredth of the time between two.
+/// The windows of kernels of a run on a GPU that is asked for nothing about GPU time. Opening and closing one takes
+/// less than a hundredth of the time between two: 17 to 40 ms were seen.
 const USUAL_WINDOWS: KernelWindows = KernelWindows::apart(5, Duration::from_secs(5));
 /// The same as an option.
 const USUAL_CUPTI: &str = "5/5s";

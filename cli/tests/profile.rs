@@ -263,6 +263,16 @@ fn an_interrupt_keeps_what_was_recorded() {
     let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
     assert_eq!(manifest(&run)["complete"], true);
     assert!(metrics.to_string().contains("the program was interrupted"), "{metrics}");
+    let shown = ok(&["report", run.to_str().unwrap()]);
+    let busy = shown.contains("the machine was busy");
+    assert!(
+        busy || shown
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("trusted up to where the program was ended"),
+        "{shown}"
+    );
     let findings = manifest(&run)["verdict"]["findings"].clone();
     let is = |code: &str| findings.as_array().unwrap().iter().any(|f| f["code"] == code);
     assert!(is("interrupted") && !is("program_failed"), "whoever interrupts made no error: {findings}");

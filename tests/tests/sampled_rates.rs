@@ -178,6 +178,41 @@ fn steps_left_plain() {
     assert_right("probe", record(None, Some(5), &workers));
 }
 
+/// Requests of twenty steps each under a schedule of twenty, which records the same two of each, and under one of
+/// seventeen, which does not.
+#[test]
+fn a_schedule_that_keeps_step_with_requests_is_told() {
+    let told = |schedule| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let run = dir.path().join("run");
+        let (layer, scope) = candlescope::builder().parquet(&run).schedule(schedule).layer().expect("starts");
+        let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+        tracing::dispatcher::with_default(&dispatch, || {
+            for _ in 0..40 {
+                let request = llm::Request::new("chat", "m").prompt_tokens(4);
+                let _in_request = request.enter();
+                drop(llm::prefill(llm::Tokens::new(4).context(4)));
+                request.token();
+                for n in 0..19 {
+                    drop(llm::decode(llm::Tokens::new(1).context(5 + n)));
+                    request.token();
+                }
+            }
+        });
+        scope.finish().expect("was on");
+        let analysis = Analysis::of(&Run::open(&run).expect("opens"));
+        let found = analysis.verdict.findings.iter().find(|finding| finding.code == "schedule_in_step");
+        found.map(|finding| finding.message())
+    };
+    let message = told(schedule(2, 20)).expect("the same two steps of each");
+    assert!(
+        message.contains("all 80 recorded decoding steps of 40 requests are between 90.0 % and 95.0 %"),
+        "{message}"
+    );
+    assert_eq!(told(schedule(2, 17)), None);
+    assert_eq!(told(Schedule { skip_first: 0, wait: 0, warmup: 0, active: 1, repeat: 0 }), None, "all steps");
+}
+
 /// Steps of many small intervals, of which recording takes a part that can be seen: the report says of recorded steps by
 /// how much they are longer, as the program's own clock has it.
 #[test]

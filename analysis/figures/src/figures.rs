@@ -165,7 +165,7 @@ impl<'k> Figures<'k> {
 
         let intervals = self.spans.finish();
         let whole = latency::every_step_recorded(&manifest);
-        let sampling = Sampling::of(&manifest, &known.steps);
+        let sampling = Sampling::of(&manifest, &known.steps).placed(&known.steps, requests);
         // Records of the session may have been lost since.
         let whole = whole && sampling.missing == 0;
         let covered = CoveredTime::of(&sampling, &known.steps, warmup.requests()).without_warmup(warmup.left_out());

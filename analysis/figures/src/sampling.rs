@@ -6,8 +6,9 @@
 //! needs every step.
 
 use super::StepRow;
-use candlescope_schema::RequestRecord;
 use candlescope_schema::run::{RunManifest, StepCounts};
+use candlescope_schema::{Phase, RequestRecord};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How steps were sampled.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,6 +19,53 @@ pub struct Sampling {
     pub share: Option<f64>,
     /// Steps without a record between the first and the last that have one.
     pub missing: u64,
+    /// Which part of requests the recorded steps are of, if it is the same of each.
+    pub in_step: Option<InStep>,
+}
+
+/// The part of requests that a schedule records, where it keeps step with them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InStep {
+    /// Recorded decoding steps whose place in their request is known.
+    pub steps: u64,
+    /// Requests that they belong to.
+    pub requests: u64,
+    /// The first and the last of these places, as shares of the request's output.
+    pub part: (f64, f64),
+}
+
+/// Fewer decoding steps, and of fewer requests, say nothing about where a schedule records.
+const FEWEST_PLACED: (u64, usize) = (30, 6);
+/// Steps that lie anywhere are in less than this part of their requests once in a million times.
+const SAME_PART: f64 = 0.6;
+
+impl InStep {
+    /// From recorded decoding steps of one sequence and the requests that they belong to.
+    fn of(steps: &[StepRow], requests: &[RequestRecord]) -> Option<Self> {
+        let sizes: BTreeMap<u64, (f64, f64)> = requests
+            .iter()
+            .filter_map(|r| Some((r.request, (r.prompt_tokens? as f64, r.output_tokens.filter(|n| *n > 1)? as f64))))
+            .collect();
+        let place = |step: &StepRow| {
+            let one = step.phase == Some(Phase::Decode) && step.batch.is_none_or(|batch| batch == 1);
+            let request = step.request.filter(|_| one && step.serves.is_empty())?;
+            let (prompt, output) = sizes.get(&request)?;
+            Some((request, (f64::from(step.context_len?) - prompt) / output))
+        };
+        let placed: Vec<(u64, f64)> = steps.iter().filter_map(place).collect();
+        let requests: BTreeSet<u64> = placed.iter().map(|(request, _)| *request).collect();
+        if (placed.len() as u64) < FEWEST_PLACED.0 || requests.len() < FEWEST_PLACED.1 {
+            return None;
+        }
+        let (least, most) = placed
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), (_, at)| (least.min(*at), most.max(*at)));
+        (most - least < SAME_PART).then_some(Self {
+            steps: placed.len() as u64,
+            requests: requests.len() as u64,
+            part: (least, most),
+        })
+    }
 }
 
 impl Sampling {
@@ -25,7 +73,13 @@ impl Sampling {
     pub fn of(manifest: &RunManifest, steps: &[StepRow]) -> Self {
         let counts = manifest.steps;
         let share = counts.filter(|c| c.begun > 0).map(|c| c.with_record() as f64 / c.begun as f64);
-        Self { counts, share, missing: holes(steps.iter().map(|s| s.step)) }
+        Self { counts, share, missing: holes(steps.iter().map(|s| s.step)), in_step: None }
+    }
+
+    /// With [`in_step`](Self::in_step), if a schedule left out steps of these requests.
+    pub(crate) fn placed(self, steps: &[StepRow], requests: &[RequestRecord]) -> Self {
+        let is_scheduled = self.counts.is_some_and(|counts| counts.scheduled_out > 0);
+        Self { in_step: is_scheduled.then(|| InStep::of(steps, requests)).flatten(), ..self }
     }
 
     /// Whether only some of the steps that ran during the recorded time have records.

@@ -87,7 +87,9 @@ pub fn verdict_line(analysis: &Analysis) -> String {
             let waited = waited_for_a_processor(analysis)
                 .map(|share| format!(", but steps waited for a processor for {} of their time", percent(share)));
             let rest = if n > 0 { format!(", with {}", plural(n, "warning")) } else { String::new() };
-            format!("the data can be trusted{}{rest}", waited.unwrap_or_default())
+            let cut = findings.iter().any(|found| [Code::Interrupted, Code::RunIncomplete].contains(&found.code));
+            let until = if cut { " up to where the program was ended" } else { "" };
+            format!("the data can be trusted{until}{}{rest}", waited.unwrap_or_default())
         }
         (n, 0, _) => format!("the data cannot be trusted: {}", plural(n, "error")),
         (n, m, _) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),

@@ -79,6 +79,7 @@ const VERDICT_IN_TESTS: &[InTest] = &[
     ("recording_off", SAMPLED, "a_run_in_which_a_schedule_recorded_nothing_says_why"),
     ("schedule_recorded_nothing", SAMPLED, "a_run_in_which_a_schedule_recorded_nothing_says_why"),
     ("steps_open", SAMPLED, "a_run_in_which_a_schedule_recorded_nothing_says_why"),
+    ("schedule_in_step", "tests/tests/sampled_rates.rs", "a_schedule_that_keeps_step_with_requests_is_told"),
     ("requests_open", SESSIONS, "requests_outside_of_capture_are_not_recorded_and_open_ones_are_named"),
     ("requests_paused", SAMPLED, "requests_are_left_out_only_where_recording_was_off_all_the_while"),
     ("capture_cut_short", "sdk/core/tests/capture.rs", "a_capture_that_waits_for_steps_can_be_ended"),

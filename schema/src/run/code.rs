@@ -131,6 +131,9 @@ codes! {
         /// Some steps have no record, because of a schedule, a pause, or a probe.
         StepsSampled = "steps_sampled", Info,
             "Nothing, if you wanted that. Figures that need every step are left out; record all steps to have them.";
+        /// A schedule records the same part of each request, because requests take as many steps as its cycle has, or a part.
+        ScheduleInStep = "schedule_in_step", Warning,
+            "Record N steps in EVERY where EVERY is no multiple and no part of the steps of a request, such as 10/97.";
         /// Requests had not ended when the run did. They are not in it.
         RequestsOpen = "requests_open", Warning, "Drop requests before the scope. In a capture this is normal.";
         /// Requests began and ended while recording was off.

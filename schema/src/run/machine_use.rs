@@ -14,6 +14,9 @@ const OTHERS: f64 = 0.1;
 const OTHERS_ALONE: f64 = 0.5;
 /// Share of the time that may be disturbed before the times of a run are not the program's alone.
 const DISTURBED: f64 = 0.1;
+/// Processors that others have to use in the mean: less is the ticks in which the system counts, beside the program's own
+/// threads.
+const OTHERS_LEAST: f64 = 0.05;
 /// CPU time in seconds that the share in the kernel has to rest on.
 const SYSTEM_LEAST_S: f64 = 0.3;
 
@@ -84,7 +87,8 @@ impl MachineUse {
     /// Whether others took from the program's times; `None` if that is not known. In a time too short for CPU time the
     /// load tells that they probably did, and never that they did not.
     pub fn is_disturbed(&self) -> Option<bool> {
-        let told = self.disturbed_share().map(|share| share >= DISTURBED);
+        let others = self.others_cores().unwrap_or(0.0) >= OTHERS_LEAST;
+        let told = self.disturbed_share().map(|share| share >= DISTURBED && others);
         told.or_else(|| self.overload().map(|_| true))
     }
 
@@ -257,6 +261,18 @@ mod tests {
         // Our own threads fill both.
         let machine = used(&[(0.0, 0.0), (0.4, 0.41), (0.8, 0.81)], true).expect("sampled");
         assert_eq!(machine.is_disturbed(), Some(false));
+    }
+
+    #[test]
+    fn a_tick_of_others_is_no_disturbance() {
+        let of = |others| MachineUse {
+            sampled_s: 0.4,
+            others_s: Some(others),
+            disturbed_s: Some(0.06),
+            processors: Some(2.0),
+            ..MachineUse::default()
+        };
+        assert_eq!((of(0.01).is_disturbed(), of(0.04).is_disturbed()), (Some(false), Some(true)));
     }
 
     #[test]

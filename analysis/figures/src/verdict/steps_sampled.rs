@@ -1,10 +1,25 @@
 //! Steps without a record.
 
+use crate::sampling::InStep;
 use crate::{Analysis, Sampling};
 use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
-    run.sampling.finding().into_iter().collect()
+    run.sampling.finding().into_iter().chain(run.sampling.in_step.map(in_step)).collect()
+}
+
+/// A schedule that records the same part of each request.
+fn in_step(InStep { steps, requests, part: (from, to) }: InStep) -> Finding {
+    Finding::new(
+        Code::ScheduleInStep,
+        "the schedule keeps step with the requests: all {steps} recorded decoding steps of {requests} requests are between \
+         {from} and {to} of their request's output, and figures of steps and layers are of that part alone",
+        "record N steps in EVERY where EVERY is no multiple and no part of the steps of a request, such as 10/97",
+    )
+    .count("steps", steps)
+    .count("requests", requests)
+    .ratio("from", from)
+    .ratio("to", to)
 }
 
 impl Sampling {

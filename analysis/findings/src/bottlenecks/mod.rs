@@ -22,7 +22,9 @@ mod two_lines;
 
 use candlescope_figures::Analysis;
 use candlescope_figures::account::Account;
-use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, JointGain, LEAST_GAIN};
+use candlescope_figures::advice::{
+    Abstention, Advice, AdviceCode, AdviceSeverity, ConfidenceLevel, Diagnosis, JointGain, LEAST_GAIN,
+};
 use candlescope_predict::simulation::Simulation;
 use candlescope_schema::run::env_key;
 use draft::{Candidate, RuleResults, each_once, replayed_gain};
@@ -86,7 +88,12 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     found.sort_by(|a, b| {
         let named = |found: &Candidate| (found.advice.code, found.advice.place.path.clone());
         // After what the program gains stands what the machine may have done, and then what only the figures gain.
-        let behind = |found: &Candidate| (found.advice.code.is_of_figures(), found.advice.disturbed);
+        // Single steps that stalled are in its midst only where it is known why they did.
+        let unexplained = |found: &Candidate| {
+            found.advice.code == AdviceCode::StragglerStep && found.advice.confidence.level == ConfidenceLevel::Low
+        };
+        let behind =
+            |found: &Candidate| (found.advice.code.is_of_figures() || unexplained(found), found.advice.disturbed);
         let by_gain = order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)));
         behind(a).cmp(&behind(b)).then(by_gain)
     });

@@ -5,6 +5,7 @@ use super::super::head_facts::{background, overhead};
 use candlescope_document::{Block, Cell, Forms, Row, Section, Table, column, sentences, words};
 use candlescope_figures::Analysis;
 use candlescope_figures::stats::total;
+use candlescope_schema::run::Code;
 use std::collections::BTreeMap;
 
 type Pairs = Vec<(String, String)>;
@@ -25,6 +26,10 @@ fn in_short(analysis: &Analysis) -> Pairs {
         0 => "loss counts unknown".to_string(),
         all => format!("{} of {} intervals lost", count(manifest.loss.lost()), count(all)),
     };
+    let dropped = analysis.verdict.findings.iter().filter(|finding| finding.code == Code::ExporterDropped);
+    let dropped: f64 = dropped.filter_map(|finding| finding.figure("records")).sum();
+    let lost =
+        if dropped > 0.0 { format!("{lost}; exporters dropped {} records", count(dropped as u64)) } else { lost };
     let size: u64 = analysis.file_bytes.values().sum();
     let spans = analysis.rows.get("spans").copied().unwrap_or(0);
     let each = analysis.file_bytes.get("spans").copied().unwrap_or(0) as f64 / spans.max(1) as f64;

@@ -44,6 +44,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
         .brief(format!("wall {wall}, {brief}"))
         .with_in(Forms::PAGE.and(Forms::JSON), Block::Shares("Share of time by phase", bar(analysis)))
         .with(table.most(MostRows::of(8, 64, 100), "kinds of step", "in metrics.json"))
+        .with_in(Forms::TERMINAL, Block::Text(recorded_longer(analysis).unwrap_or_default().trim_start().to_string()))
         .with_in(Forms::TERMINAL, Block::Text(warmup_in_words(analysis)));
     let section = Section { parts: vec![warmup(analysis), against_peaks(analysis)], ..section };
     let is_empty = phases.rows.is_empty() && analysis.warmup.rows.is_empty();
@@ -152,8 +153,8 @@ fn recorded_longer(analysis: &Analysis) -> Option<String> {
     let list = told.collect::<Vec<_>>().join(", ");
     (!list.is_empty()).then(|| {
         format!(
-            " They are the rates of recorded steps, and these took longer than the steps right after them, which have no \
-             record, by: {list}."
+            " Rates are those of recorded steps, and these took longer than the steps right after them, which have no record, \
+             by (median of pairs): {list}."
         )
     })
 }

@@ -20,7 +20,8 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
             // A product is not shared: other threads of the program, or of other programs, had it.
             None if it.advice.figure("threads") == Some(1.0) => format!(
                 "Find out which threads ran meanwhile (`top -H`): let the program start fewer of its own, or give `{phase}` \
-                 processors of its own (`taskset`)"
+                 processors of its own (`taskset`); in a run of seconds those that record are among them (`--stacks=off`, or \
+                 a longer run)"
             ),
             None => format!(
                 "Start fewer threads than there are processors (`candlescope tune threads`), so that those of `{phase}` keep theirs"
