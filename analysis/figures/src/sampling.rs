@@ -36,7 +36,9 @@ pub struct InStep {
 
 /// Fewer decoding steps, and of fewer requests, say nothing about where a schedule records.
 const FEWEST_PLACED: (u64, usize) = (30, 6);
-/// Steps that lie anywhere are in less than this part of their requests once in a million times.
+/// The same part: steps that lie anywhere in their requests are within less than this, by chance, in up to 23 % of runs of six
+/// requests, 2 % of twelve and 0.05 % of twenty (n·r^(n−1) − (n−1)·r^n for the range of n uniform places). What the finding
+/// says of the figures is true then as well; that the schedule is why may not be.
 const SAME_PART: f64 = 0.6;
 
 impl InStep {
